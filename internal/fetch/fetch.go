@@ -1,58 +1,187 @@
-// Package fetch is the one HTTP stack of all sources.
+// Package fetch is the one HTTP stack of all sources: [Client.Open] for assets,
+// [Client.ReadAll] for metadata, [Client.HTTPClient] for a library that wants an
+// *http.Client. All three obey the same rules about schemes, redirects,
+// credentials, time limits and retries.
+//
+// No error text and no log line holds a query, a credential or bytes as they
+// came from the network. Every error wraps one of selfupdate's sentinels, so
+// that [selfupdate.ClassOf] knows what to do about it.
 package fetch
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"time"
 
+	"github.com/hashicorp/go-retryablehttp"
+
 	"github.com/metal-stack/selfreconcile/selfupdate"
 )
+
+// ErrNotModified is ReadAll's answer to a request with If-None-Match or
+// If-Modified-Since when the server answers 304. It has no class: it is not a
+// failure.
+var ErrNotModified = errors.New("not modified")
 
 // Options configure a [Client]. The zero value is the safe default of
 // docs/design.md: https only, 30 s to connect, 15 s for TLS, 30 s for the header,
 // a stall limit of 60 s, at least 1 KiB/s after a minute, no total timeout.
 type Options struct {
-	Client    *http.Client // the caller's: copied, never changed; nil: http.DefaultTransport's settings, proxies from the environment included
-	AllowHTTP bool         // http:// for everything
-	Stall     time.Duration
-	MinRate   int64 // bytes a second after a grace minute
-	Retries   int   // after the first try; 0 is the default (4), negative none
-	MaxWait   time.Duration
-	UserAgent string
-	Log       *slog.Logger
+	// Client is the caller's: copied, never changed. Its Transport, Jar and
+	// CheckRedirect are used. Its Timeout, which would cut a long body, bounds
+	// each wait for a header instead. The time limits are kept with any Transport
+	// that obeys the request's context. nil, or a nil Transport:
+	// http.DefaultTransport's settings, proxies from the environment included.
+	Client *http.Client
+
+	AllowHTTP bool          // http:// for everything
+	Stall     time.Duration // without a byte; 0 is 60 s
+	MinRate   int64         // bytes a second after a grace minute; 0 is 1 KiB/s, negative none
+	Retries   int           // after the first try; 0 is the default (4), negative none
+	Backoff   time.Duration // before the first retry, doubled for each further one; 0 is 1 s
+	MaxWait   time.Duration // the longest Retry-After that is waited for; 0 is 2 min
+	UserAgent string        // "" is "selfreconcile"
+	Log       *slog.Logger  // debug only; nil is silent
 }
 
 // Request is one resource to read.
 type Request struct {
-	URL           string
-	Header        http.Header // for every hop
-	Credential    http.Header // only to the scheme, host and port of URL
-	Offset        int64
-	Validator     string
-	Size          int64 // as the source states it; -1 unknown
-	Authenticated bool  // http:// is acceptable for this one
+	// URL is absolute, https or http. A user and password in it are a
+	// Credential.
+	URL string
+
+	// Header is for every hop, except for names that look like a secret
+	// (Authorization, Cookie, *Token*, …): those are Credentials.
+	Header http.Header
+
+	// Credential is only for the scheme, host and port of URL, and only until
+	// the first redirect that leaves it.
+	Credential http.Header
+
+	Offset        int64  // where to start; needs Validator, else reading starts at 0
+	Validator     string // of the earlier Body that Offset continues
+	Size          int64  // as the source states it; 0 and less: unknown
+	Authenticated bool   // http:// is acceptable for this one
 }
 
-// Client reads resources. It is safe for concurrent use.
-type Client struct{ opts Options }
+// Client reads resources. It is safe for concurrent use. Its own transport keeps
+// idle connections for a few seconds after the last use.
+type Client struct {
+	lim    limits
+	opts   Options
+	follow *retryablehttp.Client // follows redirects; a retry starts at the first URL
+	hop    *retryablehttp.Client // one hop only, for HTTPClient, which follows by itself
+	api    *http.Client
+}
 
 // New returns a Client.
-func New(opts Options) *Client { return &Client{opts: opts} }
+func New(opts Options) *Client { return newClient(opts, opts.limits()) }
 
-// Open starts to read a resource of any size. The body resumes by itself when
-// the connection breaks.
-func (c *Client) Open(ctx context.Context, req Request) (selfupdate.Body, error) {
-	panic("fetch: to come")
+func newClient(opts Options, lim limits) *Client {
+	var hc http.Client
+	if opts.Client != nil {
+		hc = *opts.Client
+	}
+	if hc.Timeout > 0 {
+		lim.answer = min(lim.answer, hc.Timeout)
+	}
+	if opts.UserAgent == "" {
+		opts.UserAgent = "selfreconcile"
+	}
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	if hc.Transport == nil {
+		hc.Transport = defaultTransport(lim)
+	}
+	c := &Client{lim: lim, opts: opts}
+	g := &gate{base: hc.Transport, lim: lim, allowHTTP: opts.AllowHTTP, agent: opts.UserAgent, log: opts.Log}
+	hc.Transport, hc.Timeout = g, 0
+	hc.CheckRedirect = g.redirectPolicy(hc.CheckRedirect)
+	c.follow = c.retrying(&hc)
+	c.hop = c.retrying(&http.Client{Transport: g, CheckRedirect: useLastResponse})
+
+	api := hc
+	api.Transport = &apiTransport{retry: c.hop, plain: g}
+	c.api = &api
+	return c
 }
 
-// ReadAll reads a whole resource of at most max bytes: more is an error. It
-// also returns the answer's header.
+func useLastResponse(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// Open starts to read a resource of any size. The body resumes by itself when
+// the connection breaks or stalls and the server gave a validator to continue
+// with. ctx is for the reading too. Whoever calls Open closes the Body.
+//
+// With an Offset the Body's Start says where it really begins: at Offset, or at
+// 0 when the server can't or won't continue.
+func (c *Client) Open(ctx context.Context, req Request) (selfupdate.Body, error) {
+	b, err := c.open(ctx, req)
+	if err != nil {
+		return selfupdate.Body{}, err
+	}
+	return selfupdate.Body{
+		ReadCloser: b,
+		Start:      b.off,
+		Size:       b.size,
+		Validator:  b.validator,
+		URL:        b.url,
+	}, nil
+}
+
+// ReadAll reads a whole resource of at most max bytes: more is an error that
+// matches [selfupdate.ErrTooLarge]. It also returns the answer's header. A
+// connection that breaks and can't be resumed is tried again from the start.
 func (c *Client) ReadAll(ctx context.Context, req Request, max int64) ([]byte, http.Header, error) {
-	panic("fetch: to come")
+	req.Offset = 0
+	for try := 0; ; try++ {
+		data, header, err := c.readOnce(ctx, req, max)
+		var broken *brokenError
+		if err == nil || try >= c.lim.retries || ctx.Err() != nil || !errors.As(err, &broken) {
+			return data, header, err
+		}
+		if err := sleep(ctx, c.lim.backoff(try)); err != nil {
+			return nil, nil, err
+		}
+	}
+}
+
+func (c *Client) readOnce(ctx context.Context, req Request, max int64) ([]byte, http.Header, error) {
+	b, err := c.open(ctx, req)
+	if errors.Is(err, ErrNotModified) {
+		return nil, b.header, err
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { _ = b.Close() }()
+	if b.size > max {
+		return nil, nil, tooLarge(b.url, max)
+	}
+	data, err := io.ReadAll(io.LimitReader(b, max+1))
+	if err != nil {
+		return nil, nil, err
+	}
+	if int64(len(data)) > max {
+		return nil, nil, tooLarge(b.url, max)
+	}
+	return data, b.header, nil
+}
+
+func tooLarge(url string, max int64) error {
+	return fmt.Errorf("%w: %s: more than %d bytes", selfupdate.ErrTooLarge, clip(url), max)
 }
 
 // HTTPClient returns an *http.Client with the same rules (transport, retries,
-// redirects, schemes) for a library that wants one of its own.
-func (c *Client) HTTPClient() *http.Client { panic("fetch: to come") }
+// redirects, schemes, time limits) for a library that wants one of its own. It
+// hands over answers of any status (see [StatusError]) and is shared: copy it
+// before changing a field.
+//
+// On a redirect to another scheme, host or port only headers that can't be a
+// secret go along. A body is at most 32 MiB. Errors of its Do are *url.Error
+// with the whole URL in the text: pass them through [Clean].
+func (c *Client) HTTPClient() *http.Client { return c.api }
