@@ -1,0 +1,43 @@
+# Nothing needs to be set. Each variable can be given on the command line.
+TESTFLAGS  ?= -race -timeout=20m
+FUZZTIME   ?= 30s
+SOAK       ?= 30m
+BENCHFLAGS ?=
+
+export TESTFLAGS FUZZTIME SOAK
+
+.DEFAULT_GOAL := help
+.PHONY: help test check lint demo bench fuzz soak dependencies release-snapshot clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+test: ## every test of every module, with the race detector and without the internet
+	@scripts/test.sh
+
+check: ## gofmt, go mod tidy, go vet and staticcheck for linux, darwin and windows
+	@scripts/check.sh
+
+lint: ## golangci-lint (its first build takes minutes)
+	@scripts/lint.sh
+
+demo: ## real controllers update themselves, refuse a bad release and go back: one screen
+	@cd examples/firewall-controller && go run ./demo
+
+bench: ## our Apply, minio/selfupdate's and the plain reference, side by side (BENCHFLAGS="-rounds 3 -sizes 8,64")
+	@cd bench && go run . $(BENCHFLAGS)
+
+fuzz: ## every fuzz target for FUZZTIME (30s)
+	@scripts/fuzz.sh
+
+soak: ## all tests again and again, shuffled, for SOAK (30m)
+	@scripts/soak.sh
+
+dependencies: ## measure what each package adds to an importer (the table in docs/dependencies.md)
+	@cd tools && go run ./depsize
+
+release-snapshot: ## goreleaser into dist/ without publishing, then update the example from it
+	@scripts/release-snapshot.sh
+
+clean: ## remove what the targets above left in the work tree
+	rm -rf dist bin .cache
