@@ -5,7 +5,6 @@ import (
 	"crypto/sha512"
 	"crypto/subtle"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"hash"
 	"strings"
@@ -55,10 +54,6 @@ func (a Algorithm) New() hash.Hash {
 	return nil
 }
 
-// ErrMalformed is returned for a digest that is not 64 or 128 hexadecimal
-// digits, or whose prefix names another algorithm than its length.
-var ErrMalformed = errors.New("malformed digest")
-
 // Digest is the SHA-256 or SHA-512 of a file. It is a comparable value; the
 // zero value is no digest and equals nothing, itself included (see [Digest.Equal]).
 type Digest struct {
@@ -66,8 +61,12 @@ type Digest struct {
 	sum [sha512.Size]byte
 }
 
-// Of returns the digest that h, made by alg.New, has reached.
+// Of returns the digest that h, made by alg.New, has reached. It is the zero
+// Digest if alg is none or h has another length.
 func Of(alg Algorithm, h hash.Hash) Digest {
+	if alg.Size() == 0 || h.Size() != alg.Size() {
+		return Digest{}
+	}
 	d := Digest{alg: alg}
 	h.Sum(d.sum[:0])
 	return d
@@ -75,20 +74,33 @@ func Of(alg Algorithm, h hash.Hash) Digest {
 
 // ParseDigest reads "sha256:HEX", "sha512:HEX" (the form of GitHub's asset
 // digest and of OCI), or HEX alone, whose length tells the algorithm. Upper
-// case is accepted.
+// case is accepted, blanks are not. Its error is [ErrMalformed], with a reason
+// that does not repeat s.
 func ParseDigest(s string) (Digest, error) {
-	want := Algorithm(0)
-	if name, rest, ok := strings.Cut(s, ":"); ok {
-		switch strings.ToLower(name) {
-		case "sha256":
-			want = SHA256
-		case "sha512":
-			want = SHA512
-		default:
-			return Digest{}, fmt.Errorf("%w: the prefix is neither sha256 nor sha512", ErrMalformed)
-		}
-		s = rest
+	name, digits, ok := strings.Cut(s, ":")
+	if !ok {
+		return parseHex(s)
 	}
+	var want Algorithm
+	switch strings.ToLower(name) {
+	case "sha256":
+		want = SHA256
+	case "sha512":
+		want = SHA512
+	default:
+		return Digest{}, fmt.Errorf("%w: the prefix is neither sha256 nor sha512", ErrMalformed)
+	}
+	d, err := parseHex(digits)
+	if err != nil {
+		return Digest{}, err
+	}
+	if d.alg != want {
+		return Digest{}, fmt.Errorf("%w: the prefix says %v, the length %v", ErrMalformed, want, d.alg)
+	}
+	return d, nil
+}
+
+func parseHex(s string) (Digest, error) {
 	d := Digest{}
 	switch len(s) {
 	case 2 * sha256.Size:
@@ -97,9 +109,6 @@ func ParseDigest(s string) (Digest, error) {
 		d.alg = SHA512
 	default:
 		return Digest{}, fmt.Errorf("%w: %d characters, want 64 (SHA-256) or 128 (SHA-512)", ErrMalformed, len(s))
-	}
-	if want != 0 && want != d.alg {
-		return Digest{}, fmt.Errorf("%w: the prefix says %v, the length %v", ErrMalformed, want, d.alg)
 	}
 	if _, err := hex.Decode(d.sum[:d.alg.Size()], []byte(s)); err != nil {
 		return Digest{}, fmt.Errorf("%w: not hexadecimal", ErrMalformed)
