@@ -25,9 +25,9 @@ type release struct {
 // platforms is what every program is released for.
 var platforms = []string{"linux-amd64", "linux-arm64", "darwin-amd64", "darwin-arm64", "windows-amd64.exe", "windows-arm64.exe"}
 
-// readDist reads goreleaser's lists of what it made. Neither the list of
-// artifacts nor the directory has the names that are published in one place, so
-// the sidecars, which our own configuration makes, are looked for.
+// readDist reads goreleaser's lists of what it made. The list of artifacts has each
+// program twice, as built and as published; the sidecars come from a hook and are
+// not in it.
 func readDist(dist string) (release, error) {
 	var meta struct {
 		Version string `json:"version"`
@@ -37,9 +37,10 @@ func readDist(dist string) (release, error) {
 		return release{}, err
 	}
 	var artifacts []struct {
-		Name string `json:"name"`
-		Path string `json:"path"`
-		Type string `json:"type"`
+		Name  string `json:"name"`
+		Path  string `json:"path"`
+		Type  string `json:"type"`
+		Extra struct{ Format string }
 	}
 	if err := readJSON(filepath.Join(dist, "artifacts.json"), &artifacts); err != nil {
 		return release{}, err
@@ -47,7 +48,7 @@ func readDist(dist string) (release, error) {
 	rel := release{version: "v" + meta.Version, commit: meta.Commit, files: map[string]string{}}
 	root := filepath.Dir(dist) // the paths in the list are relative to the work tree
 	for _, a := range artifacts {
-		if a.Type == "Uploadable Binary" || a.Type == "Checksum" || a.Name == "checksums.txt" {
+		if a.Extra.Format == "binary" || a.Type == "Checksum" {
 			rel.files[a.Name] = filepath.Join(root, a.Path)
 		}
 	}
