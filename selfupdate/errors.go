@@ -121,9 +121,9 @@ type State uint8
 
 // The states.
 const (
-	Unchanged  State = iota // the target is what it was; nothing staged remains
-	Replaced                // the target is the new program, but a later step failed
-	RolledBack              // the target is the previous program, but a later step failed
+	Unchanged State = iota // the target is what it was; nothing staged remains
+	Replaced               // the target is the new program, but a later step failed
+	Restored               // the target is the previous program again, but a later step failed
 )
 
 // String returns what the state means, as a clause for a person.
@@ -131,7 +131,7 @@ func (s State) String() string {
 	switch s {
 	case Replaced:
 		return "the target is the new program"
-	case RolledBack:
+	case Restored:
 		return "the target is the previous program"
 	}
 	return "the target is unchanged"

@@ -1,0 +1,131 @@
+package selfupdate
+
+import (
+	"context"
+	"crypto/rand"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+)
+
+// ops are all the file operations and the clock of this package, the one seam
+// through which fault and power-cut tests run the real code. Paths are absolute.
+type ops struct {
+	create   func(path string) (file, error) // new, exclusive, no link followed, 0600
+	open     func(path string) (file, error) // for reading, no link followed
+	link     func(from, to string) error
+	rename   func(from, to string) error
+	remove   func(path string) error // nil when it is gone already
+	mkdir    func(path string) error // 0700; nil when it is there already
+	syncDir  func(path string) error
+	lstat    func(path string) (fs.FileInfo, error)
+	stat     func(path string) (fs.FileInfo, error)
+	readDir  func(path string) ([]string, error)
+	readLink func(path string) (string, error)
+	lock     func(path string) (release func(), err error) // errHeld when another holds it
+	metadata func(path string) (metadata, error)
+	flags    func(path string) (flags, error)
+	space    func(dir string) (space, error)
+	commit   func(from, target string) error // the swap: one rename, except on Windows
+	now      func() time.Time
+	sleep    func(ctx context.Context, d time.Duration) error
+}
+
+// file is an open file of the seam.
+type file interface {
+	io.ReadWriteCloser
+	io.ReaderAt
+	Name() string
+	Stat() (fs.FileInfo, error)
+	Chmod(mode fs.FileMode) error
+	Chown(uid, gid int) error
+	setXattr(x xattr) error
+	reserve(size int64) error // disk space, without changing the file's size
+	writeOut(off, n int64)    // starts to write that range to the disk; a hint
+	Sync() error
+}
+
+// metadata is what an update keeps of the old file besides its name.
+type metadata struct {
+	mode     fs.FileMode // permissions, setuid, setgid, sticky
+	uid, gid int         // -1: as they come
+	xattrs   []xattr
+}
+
+type xattr struct {
+	name  string
+	value string
+}
+
+// flags are the properties of a file that stop a rename over it.
+type flags struct{ immutable, appendOnly, mountPoint bool }
+
+// space is what a file system has left for this process.
+type space struct{ bytes, inodes uint64 }
+
+// system returns the operations of the machine.
+func system() ops {
+	return ops{
+		create:   func(p string) (file, error) { return openOS(p, os.O_RDWR|os.O_CREATE|os.O_EXCL|noFollow) },
+		open:     func(p string) (file, error) { return openOS(p, os.O_RDONLY|noFollow) },
+		link:     os.Link,
+		rename:   os.Rename,
+		remove:   func(p string) error { return unless(os.Remove(p), fs.ErrNotExist) },
+		mkdir:    func(p string) error { return unless(os.Mkdir(p, 0o700), fs.ErrExist) },
+		syncDir:  syncDir,
+		lstat:    os.Lstat,
+		stat:     os.Stat,
+		readDir:  readNames,
+		readLink: os.Readlink,
+		lock:     lockFile,
+		metadata: readMetadata,
+		flags:    readFlags,
+		space:    readSpace,
+		commit:   commit,
+		now:      time.Now,
+		sleep:    sleep,
+	}
+}
+
+type osFile struct{ *os.File }
+
+func openOS(path string, flag int) (file, error) {
+	f, err := os.OpenFile(path, flag, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return osFile{f}, nil
+}
+
+func readNames(path string) ([]string, error) {
+	d, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = d.Close() }()
+	return d.Readdirnames(-1)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// unless returns err, or nil when err is ok.
+func unless(err, ok error) error {
+	if isErr(err, ok) {
+		return nil
+	}
+	return err
+}
+
+// tempName returns a name that nobody can have planted.
+func tempName(prefix string) string { return prefix + strings.ToLower(rand.Text()[:16]) }

@@ -1,0 +1,343 @@
+package selfupdate
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/metal-stack/selfreconcile/checksum"
+)
+
+// The record is <state>/state.json, one line of JSON:
+//
+//	{"format":1,"sha256":"<64 hex>","record":{…}}
+//
+// The sum is over the bytes of the record as they stand in the file, so that a
+// reader can trust "phase" and "current", which come first, without decoding
+// JSON. It is replaced as a whole by a rename. Keys that this version does not
+// know are kept: the old program, the candidate and the helper may each link
+// another version of this module.
+const (
+	recordFormat = 1
+	maxRecord    = 16 << 10 // bytes
+	maxGood      = 2        // earlier programs kept on disk, besides the current one
+	maxRejected  = 16
+	maxFailures  = 8
+	maxVersion   = 128 // bytes of a version
+	maxURL       = 512 // bytes of a URL as recorded
+)
+
+type phase string
+
+const (
+	phaseStable phase = "stable"
+	phaseTrial  phase = "trial"
+)
+
+type record struct {
+	Phase          phase       `json:"phase"`
+	Current        *entry      `json:"current,omitempty"` // nil when nothing is installed
+	Good           []entry     `json:"good,omitempty"`    // earlier confirmed programs, newest first
+	Trial          *trial      `json:"trial,omitempty"`
+	Rejected       []rejection `json:"rejected,omitempty"` // oldest first
+	PendingRestart bool        `json:"pending_restart,omitempty"`
+	RetryToken     string      `json:"retry_token,omitempty"`
+	Last           *event      `json:"last,omitempty"`
+
+	extra map[string]json.RawMessage
+}
+
+// entry is a program that is or was at the target; its file is slots/<sha256>.
+type entry struct {
+	SHA256    checksum.Digest `json:"sha256"`
+	Published checksum.Digest `json:"published,omitzero"` // what the publisher listed, when that is another digest
+	Version   string          `json:"version,omitempty"`
+	URL       string          `json:"url,omitempty"`
+	Policy    string          `json:"policy,omitempty"` // the trust that held
+	Size      int64           `json:"size"`
+	Confirmed bool            `json:"confirmed"`
+	Stat      *stamp          `json:"stat,omitempty"`
+
+	extra map[string]json.RawMessage
+}
+
+// is reports whether d is the digest of this program, ours or the publisher's.
+func (e entry) is(d checksum.Digest) bool { return e.SHA256.Equal(d) || e.Published.Equal(d) }
+
+// stamp tells without reading it whether a file is still the one recorded.
+type stamp struct {
+	Size  int64  `json:"size"`
+	Mtime int64  `json:"mtime"` // in ns since 1970
+	Inode uint64 `json:"inode"`
+}
+
+// trial is a switch that is not finished: of an update, of a way back, or a real
+// trial (Max > 0). Expired means: on the way back to the fallback.
+type trial struct {
+	ID        string          `json:"id"`
+	Candidate entry           `json:"candidate"`
+	Fallback  checksum.Digest `json:"fallback,omitzero"` // names current or one of good
+	Started   int             `json:"started"`
+	Max       int             `json:"max"` // 0: no trial, finished by whoever next takes the lock
+	Expired   bool            `json:"expired,omitempty"`
+	Keep      bool            `json:"keep_allowed,omitempty"` // on the way back: do not reject
+	Reason    string          `json:"reason,omitempty"`
+	Pre       string          `json:"pre,omitempty"` // the mark that pre leaves for Begin
+	BootID    string          `json:"boot_id,omitempty"`
+	MonoStart int64           `json:"mono_start,omitempty"` // CLOCK_MONOTONIC in ns
+	Failures  []string        `json:"failures,omitempty"`
+
+	extra map[string]json.RawMessage
+}
+
+type rejection struct {
+	SHA256    checksum.Digest `json:"sha256"`
+	Published checksum.Digest `json:"published,omitzero"`
+	Version   string          `json:"version,omitempty"`
+	Class     string          `json:"class"`   // exec | crash | hang | unhealthy | manual
+	Verdict   string          `json:"verdict"` // pending | guilty | inconclusive | manual
+	Tries     int             `json:"tries,omitempty"`
+	Reason    string          `json:"reason,omitempty"`
+
+	extra map[string]json.RawMessage
+}
+
+func (j rejection) is(d checksum.Digest) bool { return j.SHA256.Equal(d) || j.Published.Equal(d) }
+
+// event is the last outcome, for people; no decision reads it.
+type event struct {
+	Outcome string    `json:"outcome"`
+	Reason  string    `json:"reason,omitempty"`
+	At      time.Time `json:"at"`
+}
+
+// rejection returns the entry that rejects d, or nil.
+func (r *record) rejection(d checksum.Digest) *rejection {
+	for i := range r.Rejected {
+		if r.Rejected[i].is(d) {
+			return &r.Rejected[i]
+		}
+	}
+	return nil
+}
+
+func (r *record) reject(j rejection) {
+	r.Rejected = slices.DeleteFunc(r.Rejected, func(o rejection) bool { return o.is(j.SHA256) })
+	r.Rejected = append(r.Rejected, j)
+	if n := len(r.Rejected) - maxRejected; n > 0 {
+		r.Rejected = slices.Delete(r.Rejected, 0, n)
+	}
+}
+
+// succeed makes e current and the one before it the newest of the good ones.
+func (r *record) succeed(e entry) {
+	good := r.Good
+	if r.Current != nil {
+		good = append([]entry{*r.Current}, good...)
+	}
+	good = slices.DeleteFunc(good, func(o entry) bool { return o.is(e.SHA256) || !o.Confirmed })
+	r.Good = good[:min(len(good), maxGood)]
+	r.stable(e)
+}
+
+// revert makes the good entry d current and forgets those newer than it.
+func (r *record) revert(d checksum.Digest) {
+	for i, e := range r.Good {
+		if e.SHA256.Equal(d) {
+			r.Good = slices.Clone(r.Good[i+1:])
+			r.stable(e)
+			return
+		}
+	}
+}
+
+func (r *record) stable(e entry) {
+	r.Phase, r.Current, r.Trial = phaseStable, &e, nil
+}
+
+// slots returns the digests that the record names, whose files must stay.
+func (r *record) slots() []checksum.Digest {
+	var all []checksum.Digest
+	if r.Current != nil {
+		all = append(all, r.Current.SHA256)
+	}
+	for _, e := range r.Good {
+		all = append(all, e.SHA256)
+	}
+	if r.Trial != nil {
+		all = append(all, r.Trial.Candidate.SHA256, r.Trial.Fallback)
+	}
+	return all
+}
+
+// errDamaged is returned for bytes that are no record: nothing of them is used.
+var errDamaged = errors.New("damaged record")
+
+func encodeRecord(r record) ([]byte, error) {
+	for {
+		body, err := json.Marshal(r)
+		if err != nil {
+			return nil, err
+		}
+		sum := sha256.Sum256(body)
+		line := fmt.Appendf(nil, `{"format":%d,"sha256":"%x","record":%s}`+"\n", recordFormat, sum, body)
+		if len(line) <= maxRecord {
+			return line, nil
+		}
+		// Only keys of a later version can get us here: the known ones are bounded.
+		if !r.dropExtra() {
+			return nil, fmt.Errorf("the record has %d bytes, more than %d", len(line), maxRecord)
+		}
+	}
+}
+
+// dropExtra forgets the largest unknown key and reports whether there was one.
+func (r *record) dropExtra() bool {
+	if len(r.extra) == 0 {
+		return false
+	}
+	largest := slices.MaxFunc(slices.Sorted(maps.Keys(r.extra)), func(a, b string) int {
+		return cmp.Compare(len(r.extra[a]), len(r.extra[b]))
+	})
+	delete(r.extra, largest)
+	return true
+}
+
+func decodeRecord(data []byte) (record, error) {
+	var env struct {
+		Format int             `json:"format"`
+		SHA256 string          `json:"sha256"`
+		Record json.RawMessage `json:"record"`
+	}
+	if len(data) > maxRecord || json.Unmarshal(data, &env) != nil || env.Format < recordFormat {
+		return record{}, errDamaged
+	}
+	if env.Format > recordFormat {
+		return record{}, ErrRecordFormat
+	}
+	sum := sha256.Sum256(env.Record)
+	if hex.EncodeToString(sum[:]) != env.SHA256 {
+		return record{}, errDamaged
+	}
+	var r record
+	if err := json.Unmarshal(env.Record, &r); err != nil {
+		return record{}, fmt.Errorf("%w: %v", errDamaged, err)
+	}
+	return r, r.validate()
+}
+
+func (r *record) validate() error {
+	bad := func(d checksum.Digest) bool { return d.Algorithm() != checksum.SHA256 }
+	switch {
+	case r.Phase != phaseStable && r.Phase != phaseTrial,
+		(r.Phase == phaseTrial) != (r.Trial != nil),
+		r.Current != nil && bad(r.Current.SHA256),
+		r.Trial != nil && bad(r.Trial.Candidate.SHA256),
+		r.Trial != nil && r.Trial.Expired && bad(r.Trial.Fallback),
+		slices.ContainsFunc(r.Good, func(e entry) bool { return bad(e.SHA256) }),
+		slices.ContainsFunc(r.Rejected, func(j rejection) bool { return bad(j.SHA256) }):
+		return errDamaged
+	}
+	return nil
+}
+
+// Each type keeps the keys that it does not know.
+
+func (r *record) UnmarshalJSON(b []byte) (err error) {
+	type plain record
+	r.extra, err = decodeKeeping(b, (*plain)(r))
+	return err
+}
+
+func (r record) MarshalJSON() ([]byte, error) {
+	type plain record
+	return encodeKeeping(plain(r), r.extra)
+}
+
+func (e *entry) UnmarshalJSON(b []byte) (err error) {
+	type plain entry
+	e.extra, err = decodeKeeping(b, (*plain)(e))
+	return err
+}
+
+func (e entry) MarshalJSON() ([]byte, error) {
+	type plain entry
+	return encodeKeeping(plain(e), e.extra)
+}
+
+func (t *trial) UnmarshalJSON(b []byte) (err error) {
+	type plain trial
+	t.extra, err = decodeKeeping(b, (*plain)(t))
+	return err
+}
+
+func (t trial) MarshalJSON() ([]byte, error) {
+	type plain trial
+	return encodeKeeping(plain(t), t.extra)
+}
+
+func (j *rejection) UnmarshalJSON(b []byte) (err error) {
+	type plain rejection
+	j.extra, err = decodeKeeping(b, (*plain)(j))
+	return err
+}
+
+func (j rejection) MarshalJSON() ([]byte, error) {
+	type plain rejection
+	return encodeKeeping(plain(j), j.extra)
+}
+
+// decodeKeeping decodes an object into *known and returns the keys it has no field for.
+func decodeKeeping(data []byte, known any) (map[string]json.RawMessage, error) {
+	if err := json.Unmarshal(data, known); err != nil {
+		return nil, err
+	}
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(data, &all); err != nil {
+		return nil, err
+	}
+	t := reflect.TypeOf(known).Elem()
+	for i := range t.NumField() {
+		if name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); name != "" {
+			delete(all, name)
+		}
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	return all, nil
+}
+
+// encodeKeeping encodes known with the unknown keys behind its own.
+func encodeKeeping(known any, extra map[string]json.RawMessage) ([]byte, error) {
+	b, err := json.Marshal(known)
+	if err != nil || len(extra) == 0 {
+		return b, err
+	}
+	b = bytes.TrimSuffix(b, []byte("}"))
+	for _, k := range slices.Sorted(maps.Keys(extra)) {
+		name, err := json.Marshal(k)
+		if err != nil {
+			return nil, err
+		}
+		b = append(append(append(append(b, ','), name...), ':'), extra[k]...)
+	}
+	return append(b, '}'), nil
+}
+
+// clip cuts text for the record, which has no room for the whole of it.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "")
+}

@@ -1,0 +1,219 @@
+package selfupdate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/metal-stack/selfreconcile/checksum"
+)
+
+// Program is one that is or was at the target.
+type Program struct {
+	SHA256    checksum.Digest `json:"sha256"`
+	Published checksum.Digest `json:"published,omitzero"` // the publisher's own digest, when that is another
+	Version   string          `json:"version,omitempty"`  // as it was asked for; "" when unknown
+	URL       string          `json:"url,omitempty"`
+	Policy    string          `json:"policy,omitempty"` // the trust that let it in
+	Size      int64           `json:"size"`             // in bytes
+	Confirmed bool            `json:"confirmed"`
+}
+
+// Status is what is known of a target. It is derived from the record and the
+// file, and never read back by anything.
+type Status struct {
+	Target   string      `json:"target"`
+	Phase    string      `json:"phase"` // stable | trial | empty (nothing is installed)
+	Current  *Program    `json:"current,omitempty"`
+	Previous []Program   `json:"previous,omitempty"` // what Rollback can go back to, newest first
+	Rejected []Rejection `json:"rejected,omitempty"`
+	Last     *Event      `json:"last,omitempty"`
+
+	// Changed says that the file at the target is not the recorded one: somebody
+	// replaced it by hand. The next update adopts it.
+	Changed bool `json:"changed,omitempty"`
+
+	// Unfinished says that an update or a way back was interrupted; the next
+	// update or rollback ends it. The target is whole all the same.
+	Unfinished bool `json:"unfinished,omitempty"`
+
+	// Protection says what brings a broken program's predecessor back. At this
+	// stage of the module that is "none": somebody has to roll back.
+	Protection string `json:"protection"`
+
+	// RestartNeeded says that this process is the target's program, but not the
+	// file that is there now.
+	RestartNeeded bool `json:"restart_needed"`
+}
+
+// Event is the last thing that happened to a target.
+type Event struct {
+	Outcome string    `json:"outcome"` // updated | rolled back | adopted | cleared
+	Reason  string    `json:"reason,omitempty"`
+	At      time.Time `json:"at"` // wall clock, for people
+}
+
+// ReadStatus returns the status of the program at path ("": the own executable),
+// reading only. Where the record does not say what the file is, it is hashed.
+func ReadStatus(path string, log *slog.Logger) (Status, error) {
+	t, err := openTarget(path, log, system())
+	if err != nil {
+		return Status{}, err
+	}
+	return (&Updater{target: t}).Status()
+}
+
+// Status is [ReadStatus] for the Updater's target.
+func (u *Updater) Status() (Status, error) {
+	t := u.target
+	raw, err := t.read()
+	if err != nil && !errors.Is(err, errDamaged) {
+		return Status{}, err
+	}
+	r, err := t.view()
+	if err != nil {
+		return Status{}, err
+	}
+	st := Status{Target: t.target, Phase: string(phaseStable), Protection: "none", RestartNeeded: u.stale()}
+	switch {
+	case raw.Trial != nil && raw.Trial.Max > 0:
+		st.Phase = string(phaseTrial)
+	case r.Current == nil:
+		st.Phase = "empty"
+	}
+	st.Unfinished = raw.Trial != nil && raw.Trial.Max == 0
+	st.Changed = raw.Phase == phaseStable && raw.Current != nil && (r.Current == nil || !r.Current.SHA256.Equal(raw.Current.SHA256))
+	if r.Current != nil {
+		st.Current = r.Current.public()
+	}
+	for _, e := range r.Good {
+		st.Previous = append(st.Previous, *e.public())
+	}
+	for _, j := range r.Rejected {
+		st.Rejected = append(st.Rejected, j.public())
+	}
+	if l := raw.Last; l != nil {
+		st.Last = &Event{Outcome: l.Outcome, Reason: l.Reason, At: l.At}
+	}
+	return st, nil
+}
+
+func (e entry) public() *Program {
+	return &Program{SHA256: e.SHA256, Published: e.Published, Version: e.Version, URL: e.URL, Policy: e.Policy, Size: e.Size, Confirmed: e.Confirmed}
+}
+
+// view is what settle would make of the record, without a lock or a write.
+func (t *target) view() (record, error) {
+	r, err := t.read()
+	if errors.Is(err, errDamaged) {
+		r, err = record{}, nil
+	}
+	if err != nil {
+		return record{}, err
+	}
+	if r.Phase == phaseTrial && r.Trial.Max == 0 {
+		err = t.finished(&r)
+	} else if r.Phase != phaseTrial && !t.holds(r.Current) {
+		err = t.adopt(&r)
+	}
+	return r, err
+}
+
+// Reconcile is what a caller's loop adds to the status file.
+type Reconcile struct {
+	At    time.Time         // when the loop last ran
+	Next  string            // the desired version when it is not the current one
+	Err   error             // why it is not
+	Extra map[string]string // further lines, by key
+}
+
+// WriteStatus writes the status as YAML for people, replacing the file at path as
+// a whole, mode 0644. Programs should not read it: use [Updater.Status].
+func (u *Updater) WriteStatus(path string, rc Reconcile) error {
+	st, err := u.Status()
+	if err != nil {
+		return err
+	}
+	sys := u.target.sys
+	tmp := filepath.Join(filepath.Dir(path), tempName("."+filepath.Base(path)+"-"))
+	f, err := sys.create(tmp)
+	if err != nil {
+		return failed("write status", path, err)
+	}
+	_, err = f.Write(st.yaml(rc))
+	if err == nil {
+		err = f.Chmod(0o644)
+	}
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = sys.rename(tmp, path)
+	}
+	if err != nil {
+		return failed("write status", path, errors.Join(err, sys.remove(tmp)))
+	}
+	return nil
+}
+
+func (st Status) yaml(rc Reconcile) []byte {
+	var b strings.Builder
+	line := func(indent, key, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, "%s%s: %s\n", indent, key, quote(value))
+		}
+	}
+	b.WriteString("# Written for people after each reconcile; nothing reads it back.\n")
+	line("", "target", st.Target)
+	line("", "phase", st.Phase)
+	if st.Current != nil {
+		line("", "actualversion", st.Current.Version)
+		line("", "actualsha256", st.Current.SHA256.Hex())
+	}
+	if len(st.Previous) > 0 {
+		line("", "lastversion", st.Previous[0].Version)
+		line("", "lastsha256", st.Previous[0].SHA256.Hex())
+	}
+	line("", "nextversion", rc.Next)
+	if !rc.At.IsZero() {
+		line("", "lastreconcile", rc.At.UTC().Format(time.RFC3339))
+	}
+	if rc.Err != nil {
+		line("", "error", rc.Err.Error())
+	}
+	if st.Last != nil {
+		line("", "lastoutcome", strings.TrimSuffix(st.Last.Outcome+": "+st.Last.Reason, ": "))
+	}
+	line("", "protection", st.Protection)
+	if len(st.Rejected) > 0 {
+		b.WriteString("rejected:\n")
+	}
+	for _, j := range st.Rejected {
+		line("- ", "sha256", j.SHA256.Hex())
+		line("  ", "version", j.Version)
+		line("  ", "class", j.Class)
+		line("  ", "reason", j.Reason)
+		line("  ", "clear", "selfupdate clear --target "+st.Target+" "+j.SHA256.String())
+	}
+	for _, k := range slices.Sorted(maps.Keys(rc.Extra)) {
+		line("", quoteKey(k), rc.Extra[k])
+	}
+	return []byte(b.String())
+}
+
+// quote writes a string as JSON, which is YAML too, whatever it holds.
+func quote(s string) string {
+	b, _ := json.Marshal(strings.ToValidUTF8(s, "?")) // a valid string always encodes
+	return string(b)
+}
+
+func quoteKey(k string) string {
+	if k != "" && strings.Trim(k, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_") == "" {
+		return k
+	}
+	return quote(k)
+}

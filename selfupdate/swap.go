@@ -1,0 +1,334 @@
+package selfupdate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/metal-stack/selfreconcile/checksum"
+)
+
+// install makes the staged file the program. The order is that of docs/design.md:
+// the new slot, the running program's own slot, the way back, the record, and only
+// then the name. Killed anywhere, whoever next takes the lock finishes or forgets it.
+func (t *target) install(ctx context.Context, s staged, e entry, r record) error {
+	if err := t.unmoved(r); err != nil {
+		return errors.Join(err, t.sys.remove(s.path))
+	}
+	e.SHA256, e.Size, e.Confirmed = s.sha256, s.size, true
+	if err := t.sys.rename(s.path, t.slot(e.SHA256)); err != nil {
+		return failed("keep new program", s.path, errors.Join(err, t.sys.remove(s.path)))
+	}
+	err := t.prepare(r, e.SHA256)
+	if err == nil {
+		err = t.announce(ctx, r, e)
+	}
+	if err != nil {
+		return errors.Join(err, t.drop(e.SHA256, r))
+	}
+	if err := t.swap(t.slot(e.SHA256)); err != nil {
+		return errors.Join(failed("swap", t.target, err), t.withdraw(ctx, e.SHA256))
+	}
+	if err := t.sys.syncDir(t.dir); err != nil {
+		// The record stays unfinished: whoever comes next looks at what survived.
+		return failedIn(Replaced, "make the swap durable", t.dir, err)
+	}
+	return t.complete(ctx)
+}
+
+// unmoved makes sure that the target is still what settle saw, which may be a
+// long download ago: what is linked below must be what the record says it is.
+func (t *target) unmoved(r record) error {
+	_, err := t.sys.lstat(t.target)
+	if r.Current == nil && errors.Is(err, fs.ErrNotExist) || t.holds(r.Current) {
+		return nil
+	}
+	return failed("check target", t.target, fmt.Errorf("%w: the file was replaced in the meantime", ErrBusy))
+}
+
+// prepare keeps the running program, in its slot and as the way back, and makes
+// both slots durable.
+func (t *target) prepare(r record, candidate checksum.Digest) error {
+	if r.Current != nil && !r.Current.SHA256.Equal(candidate) {
+		if err := t.keepCurrent(r.Current.SHA256); err != nil {
+			return failed("keep old program", t.slot(r.Current.SHA256), err)
+		}
+	}
+	if err := t.sys.syncDir(t.slots); err != nil {
+		return failed("keep old program", t.slots, err)
+	}
+	if r.Current == nil {
+		return nil
+	}
+	if err := t.arm(); err != nil {
+		return failed("keep way back", t.rollback, err)
+	}
+	return failed("keep way back", t.dir, t.sys.syncDir(t.dir))
+}
+
+// keepCurrent gives the program at the target a slot of its own.
+func (t *target) keepCurrent(d checksum.Digest) error {
+	slot := t.slot(d)
+	if t.same(slot, t.target) || t.intact(d) {
+		return nil
+	}
+	return t.linkOver(t.target, slot)
+}
+
+// arm makes <dir>/.<name>.rollback another name of the program at the target, so
+// that the way back is one rename that allocates nothing.
+func (t *target) arm() error {
+	if t.same(t.rollback, t.target) {
+		return nil
+	}
+	return t.linkOver(t.target, t.rollback)
+}
+
+// linkOver makes to another name of from, replacing what to named. Where hard
+// links can't be made it is a copy: the same order, but not free on a full disk.
+func (t *target) linkOver(from, to string) error {
+	tmp := t.temp()
+	err := t.sys.link(from, tmp)
+	if noLinks(err) {
+		err = t.copyFile(from, tmp)
+	}
+	if err == nil {
+		err = t.sys.rename(tmp, to)
+	}
+	if err != nil {
+		return errors.Join(err, t.sys.remove(tmp))
+	}
+	return nil
+}
+
+// copyFile makes a durable copy with the metadata of the original.
+func (t *target) copyFile(from, to string) (err error) {
+	m, err := t.sys.metadata(from)
+	if err != nil {
+		return err
+	}
+	src, err := t.sys.open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = src.Close() }()
+	dst, err := t.sys.create(to)
+	if err != nil {
+		return err
+	}
+	_, err = copyBuffer(dst, src)
+	if err == nil {
+		err = m.apply(dst)
+	}
+	if err == nil {
+		err = dst.Sync()
+	}
+	return errors.Join(err, dst.Close())
+}
+
+// announce records the switch before it happens.
+func (t *target) announce(ctx context.Context, seen record, e entry) error {
+	id := tempName("")
+	return t.update(ctx, func(r *record) error {
+		switch {
+		case r.Phase == phaseTrial:
+			return failed("record", t.record(), ErrOnTrial)
+		case r.rejection(e.SHA256) != nil && seen.rejection(e.SHA256) == nil: // rejected meanwhile
+			return failed("record", t.record(), ErrRejected)
+		}
+		if r.Phase == "" {
+			rejected, extra := r.Rejected, r.extra
+			*r = seen
+			r.Rejected, r.extra = rejected, extra
+		}
+		r.Phase = phaseTrial
+		r.Trial = &trial{ID: id, Candidate: e}
+		if r.Current != nil {
+			r.Trial.Fallback = r.Current.SHA256
+		}
+		return nil
+	})
+}
+
+// swap gives the target's name to a slot, in one step.
+func (t *target) swap(slot string) error {
+	if t.same(slot, t.target) {
+		return nil // a rename would succeed, do nothing and leave the source
+	}
+	tmp := t.temp()
+	err := t.sys.link(slot, tmp)
+	if noLinks(err) {
+		err = t.copyFile(slot, tmp)
+	}
+	if err == nil {
+		err = t.sys.commit(tmp, t.target)
+	}
+	if err != nil {
+		return errors.Join(err, t.sys.remove(tmp))
+	}
+	return nil
+}
+
+// withdraw undoes announce after a swap that did not happen.
+func (t *target) withdraw(ctx context.Context, d checksum.Digest) error {
+	ctx = context.WithoutCancel(ctx)
+	err := t.update(ctx, func(r *record) error {
+		r.Phase, r.Trial = phaseStable, nil
+		return nil
+	})
+	if err != nil {
+		return err // unfinished: the next run sees the old program and forgets the rest
+	}
+	r, err := t.read()
+	if err != nil {
+		return err
+	}
+	return t.drop(d, r)
+}
+
+// drop removes the slot of a program that did not make it.
+func (t *target) drop(d checksum.Digest, r record) error {
+	for _, keep := range r.slots() {
+		if keep.Equal(d) {
+			return nil
+		}
+	}
+	return t.sys.remove(t.slot(d))
+}
+
+// complete records that the switch is done, and cleans up. A full disk does not
+// make it undone: the record says enough for the next run to finish it.
+func (t *target) complete(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
+	done := func(forgetGood bool) error {
+		return t.update(ctx, func(r *record) error {
+			if r.Trial == nil {
+				return nil
+			}
+			if forgetGood {
+				r.Good = nil
+			}
+			c := r.Trial.Candidate
+			if fi, err := t.sys.lstat(t.target); err == nil {
+				c.Stat = stampOf(fi)
+			}
+			r.succeed(c)
+			t.event(r, outcomeUpdated, "")
+			return nil
+		})
+	}
+	err := done(false)
+	if isErr(err, ErrNoSpace) && t.makeRoom() {
+		err = done(true)
+	}
+	if err != nil {
+		t.log.Warn("the update is done, but recording that has to wait for the next run", "error", err)
+		return nil
+	}
+	r, err := t.read()
+	if err == nil {
+		err = t.sweep(r)
+	}
+	if err != nil {
+		t.log.Warn("cleaning up has to wait for the next run", "error", err)
+	}
+	return nil
+}
+
+// makeRoom removes the older of the good programs from a full disk.
+func (t *target) makeRoom() bool {
+	r, err := t.read()
+	if err != nil || len(r.Good) == 0 {
+		return false
+	}
+	ok := false
+	for _, e := range r.Good {
+		ok = t.sys.remove(t.slot(e.SHA256)) == nil || ok
+	}
+	return ok
+}
+
+// goBack puts the fallback in the place of the candidate that the record names,
+// and records that. The updater's lock is held and the record says what is to happen.
+func (t *target) goBack(ctx context.Context, fallback checksum.Digest) error {
+	if err := t.restore(fallback); err != nil {
+		return err
+	}
+	err := t.recordBack(ctx, fallback)
+	if isErr(err, ErrNoSpace) && t.dropCandidate(fallback) {
+		err = t.recordBack(ctx, fallback)
+	}
+	return failedIn(Restored, "record", t.record(), err)
+}
+
+// restore makes the target name the fallback, verified, and makes that durable.
+func (t *target) restore(fallback checksum.Digest) error {
+	there, err := t.hash(t.target, checksum.SHA256)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if !there.Equal(fallback) {
+		if err := t.swapBack(fallback); err != nil {
+			return failed("swap", t.target, err)
+		}
+	}
+	return failedIn(Restored, "make the swap durable", t.dir, t.sys.syncDir(t.dir))
+}
+
+// swapBack prefers the link that was made for it, which needs no space. Nothing
+// unverified ever takes the place of a program.
+func (t *target) swapBack(fallback checksum.Digest) error {
+	got, err := t.hash(t.rollback, checksum.SHA256)
+	if err == nil && got.Equal(fallback) && !t.same(t.rollback, t.target) {
+		return t.sys.commit(t.rollback, t.target)
+	}
+	if !t.intact(fallback) {
+		return failed("verify previous program", t.slot(fallback), ErrDamaged)
+	}
+	return t.swap(t.slot(fallback))
+}
+
+func (t *target) recordBack(ctx context.Context, fallback checksum.Digest) error {
+	return t.update(context.WithoutCancel(ctx), func(r *record) error {
+		if r.Trial == nil {
+			return nil
+		}
+		c, keep, reason := r.Trial.Candidate, r.Trial.Keep, r.Trial.Reason
+		if fallback.Equal(c.SHA256) {
+			return fmt.Errorf("%w: candidate and fallback are the same", ErrDamaged)
+		}
+		r.revert(fallback)
+		if r.Trial != nil {
+			return fmt.Errorf("%w: the record does not know the previous program", ErrDamaged)
+		}
+		if fi, err := t.sys.lstat(t.target); err == nil {
+			r.Current.Stat = stampOf(fi)
+		}
+		if !keep {
+			r.reject(rejection{SHA256: c.SHA256, Published: c.Published, Version: c.Version, Class: "manual", Verdict: "manual", Reason: reason})
+		}
+		t.event(r, outcomeRolledBack, reason)
+		return nil
+	})
+}
+
+// dropCandidate frees the space of the program that was just left.
+func (t *target) dropCandidate(fallback checksum.Digest) bool {
+	r, err := t.read()
+	if err != nil {
+		return false
+	}
+	left := r.Current
+	if r.Trial != nil {
+		left = &r.Trial.Candidate
+	}
+	return left != nil && !left.SHA256.Equal(fallback) && t.sys.remove(t.slot(left.SHA256)) == nil
+}
+
+// same reports whether two names are one file.
+func (t *target) same(a, b string) bool {
+	fa, errA := t.sys.lstat(a)
+	fb, errB := t.sys.lstat(b)
+	return errA == nil && errB == nil && sameFile(fa, fb)
+}

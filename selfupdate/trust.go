@@ -1,0 +1,245 @@
+package selfupdate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/metal-stack/selfreconcile/checksum"
+)
+
+// Trust says why the bytes of a release may run here. The zero value is no
+// trust, and [New] refuses it. Make one with [Pinned], [Signed] or [UnsignedChecksum].
+type Trust struct {
+	pinned    checksum.Digest
+	verifiers []Verifier
+	reason    string
+	set       bool
+	unbound   bool
+}
+
+// Pinned trusts exactly the file with that digest, which the caller has from a
+// place of its own. No checksum file is fetched.
+func Pinned(d checksum.Digest) Trust { return Trust{pinned: d, set: true} }
+
+// Signed trusts a release whose checksum file (or digest) one of the verifiers
+// accepts. The signature must state the version that was asked for, else an old
+// release could be served as a new one.
+func Signed(verifiers ...Verifier) Trust { return Trust{verifiers: verifiers, set: true} }
+
+// UnsignedChecksum trusts the checksum file that lies beside the program. That
+// is integrity, no authenticity: whoever can replace the one can replace the
+// other. The reason, which must not be empty, is recorded with what it let in.
+func UnsignedChecksum(reason string) Trust { return Trust{reason: reason, set: true} }
+
+// AllowUnboundVersion returns t such that a signature that states no version is
+// accepted, and with it the replay of an old release as a new one.
+func (t Trust) AllowUnboundVersion() Trust {
+	t.unbound = true
+	return t
+}
+
+// Verifier checks a detached signature. It decides nothing else: whether the
+// version is the one that was asked for is checked here.
+type Verifier interface {
+	// Verify returns what the signature states, or an error that matches
+	// ErrSignature (or ErrNotFound: there is no such signature).
+	Verify(ctx context.Context, m Message) (Statement, error)
+}
+
+// Message is what a [Verifier] checks.
+type Message struct {
+	Asset    string // its name
+	Version  string // the one asked for
+	SumsName string // the name of the checksum file
+	Sums     []byte // the checksum file's raw bytes, not parsed yet; nil when there is none
+
+	// Signature fetches the release's asset of that name, such as
+	// SumsName + ".minisig", of at most 64 KiB.
+	Signature func(ctx context.Context, name string) ([]byte, error)
+}
+
+// Statement is what a valid signature says.
+type Statement struct {
+	Key     string // which key, in its own notation
+	Version string // the version that the signature covers; "" when it states none
+}
+
+const (
+	maxSums      = 1 << 20
+	maxSignature = 64 << 10
+)
+
+func (t Trust) check() error {
+	switch {
+	case !t.set:
+		return errors.New("no Trust: use Pinned, Signed or UnsignedChecksum")
+	case !t.pinned.IsZero():
+		return nil
+	case len(t.verifiers) > 0:
+		for _, v := range t.verifiers {
+			if v == nil {
+				return errors.New("a Verifier is nil")
+			}
+		}
+		return nil
+	case strings.TrimSpace(t.reason) != "":
+		return nil
+	}
+	return errors.New("an empty Trust: Pinned needs a digest, Signed a verifier, UnsignedChecksum a reason")
+}
+
+// authenticated reports whether the bytes are bound to more than the server that they come from.
+func (t Trust) authenticated() bool { return !t.pinned.IsZero() || len(t.verifiers) > 0 }
+
+// String says the policy in words, as it is recorded.
+func (t Trust) String() string {
+	switch {
+	case !t.pinned.IsZero():
+		return "pinned digest"
+	case len(t.verifiers) > 0:
+		return "signed"
+	case t.reason != "":
+		return "unsigned checksum: " + t.reason
+	}
+	return "none"
+}
+
+// wanted returns the digest that the asset must have.
+func (t Trust) wanted(ctx context.Context, rel Release, asset Asset, sumsName string) (checksum.Digest, string, error) {
+	if !t.pinned.IsZero() {
+		return t.pinned, t.String(), nil
+	}
+	sums, data, err := t.fetchSums(ctx, rel, asset, sumsName)
+	if err != nil {
+		return checksum.Digest{}, "", err
+	}
+	policy := t.String()
+	var stated Statement
+	if len(t.verifiers) > 0 { // before a byte of it is parsed
+		if stated, err = t.verify(ctx, rel, asset, sums.Name, data); err != nil {
+			return checksum.Digest{}, "", failed("verify signature", sums.URL, err)
+		}
+		policy = "signed by " + stated.Key
+	}
+	list, err := parseSums(data, sums.Name, asset.Name, rel.Sums != "" || sumsName != "")
+	if err != nil {
+		return checksum.Digest{}, "", failed("read checksum file", sums.URL, noChecksum(err))
+	}
+	if len(t.verifiers) > 0 {
+		if err := t.bound(stated, list, asset.Name, rel.Version); err != nil {
+			return checksum.Digest{}, "", failed("verify signature", sums.URL, err)
+		}
+	}
+	d, err := list.Lookup(asset.Name)
+	if err != nil {
+		return checksum.Digest{}, "", failed("read checksum file", sums.URL, noChecksum(err))
+	}
+	return d, policy, nil
+}
+
+func noChecksum(err error) error { return fmt.Errorf("%w: %w", ErrNoChecksum, err) }
+
+// parseSums reads a checksum file. One that is named after the asset, or that the
+// caller named for it alone, may hold the bare digest.
+func parseSums(data []byte, name, asset string, named bool) (*checksum.File, error) {
+	stem, ext := name, ""
+	for _, e := range []string{".sha256", ".sha512", ".sha256sum", ".sha512sum"} {
+		if s, ok := strings.CutSuffix(strings.ToLower(name), e); ok {
+			stem, ext = name[:len(s)], e
+		}
+	}
+	if ext != "" && (stem == asset || named) {
+		return checksum.ParseSidecar(data, asset)
+	}
+	return checksum.Parse(data)
+}
+
+// fetchSums reads the checksum file: the one that was named, else the first of
+// the usual ones that is there.
+func (t Trust) fetchSums(ctx context.Context, rel Release, asset Asset, name string) (Asset, []byte, error) {
+	names := []string{asset.Name + ".sha256", asset.Name + ".sha512", "checksums.txt", "SHA256SUMS"}
+	if name == "" {
+		name = rel.Sums
+	}
+	if name != "" {
+		names = []string{name}
+	}
+	for _, n := range names {
+		a, err := rel.Asset(n)
+		var data []byte
+		if err == nil {
+			data, err = readAsset(ctx, a, maxSums, t.authenticated())
+		}
+		if isErr(err, ErrNotFound) {
+			continue
+		}
+		return a, data, failed("fetch checksum file", a.URL, err)
+	}
+	err := error(fmt.Errorf("%w: the release has none of %s", ErrNoChecksum, strings.Join(names, ", ")))
+	if rel.Young || rel.Lookup != nil { // nobody knows what it will have in an hour
+		err = fmt.Errorf("%w: none of %s: the release is not complete, or has no checksum file", ErrNotFound, strings.Join(names, ", "))
+	}
+	return Asset{}, nil, failed("fetch checksum file", asset.URL, err)
+}
+
+// verify asks the verifiers in turn; the first that accepts decides.
+func (t Trust) verify(ctx context.Context, rel Release, asset Asset, sumsName string, sums []byte) (Statement, error) {
+	m := Message{Asset: asset.Name, Version: rel.Version, SumsName: sumsName, Sums: sums}
+	m.Signature = func(ctx context.Context, name string) ([]byte, error) {
+		a, err := rel.Asset(name)
+		if err != nil {
+			return nil, err
+		}
+		return readAsset(ctx, a, maxSignature, true)
+	}
+	var errs []error
+	for _, v := range t.verifiers {
+		s, err := v.Verify(ctx, m)
+		if err == nil {
+			return s, nil
+		}
+		if ClassOf(err) == 0 && ctx.Err() == nil {
+			err = fmt.Errorf("%w: %w", ErrSignature, err)
+		}
+		errs = append(errs, err)
+	}
+	return Statement{}, errors.Join(errs...)
+}
+
+// bound checks that the signature covers the version that was asked for: it says
+// so itself, or the signed checksum file or the asset's name in it does.
+func (t Trust) bound(s Statement, list *checksum.File, asset, version string) error {
+	stated := s.Version
+	if stated == "" {
+		stated = list.Version()
+	}
+	switch {
+	case version == "" || t.unbound && stated == "":
+		return nil
+	case stated != "" && stated != version:
+		return fmt.Errorf("%w: the signature is for another version than %q", ErrVersionMismatch, version)
+	case stated == "" && !nameHasVersion(asset, version):
+		return ErrVersionNotBound
+	}
+	return nil
+}
+
+// nameHasVersion reports whether version stands in name as a word of its own.
+func nameHasVersion(name, version string) bool {
+	isPart := func(b byte) bool {
+		return b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b == '.'
+	}
+	for _, v := range []string{version, strings.TrimPrefix(version, "v")} {
+		i := strings.Index(name, v)
+		if v == "" || i < 0 {
+			continue
+		}
+		end := i + len(v)
+		if (i == 0 || !isPart(name[i-1])) && (end == len(name) || !isPart(name[end]) || name[end] == '.' && !strings.ContainsAny(name[end+1:min(end+2, len(name))], "0123456789")) {
+			return true
+		}
+	}
+	return false
+}
