@@ -149,7 +149,7 @@ const wantTag = `"SHA256 (NAME) = DIGEST"`
 // hint tells a publisher what to change. It must not repeat the line.
 func hint(line string) string {
 	switch {
-	case line[0] == '{' || line[0] == '[':
+	case strings.HasPrefix(line, "{") || strings.HasPrefix(line, "["):
 		return "it looks like JSON"
 	case strings.HasPrefix(line, "Algorithm"):
 		return "it looks like the output of Get-FileHash; write its Hash and the name on one line"

@@ -196,6 +196,7 @@ func TestParseRefused(t *testing.T) {
 		{"backslash at the end", `\` + hex64 + `  a\` + "\n", ErrEscape, 1},
 		{"escaped without a name", `\` + hex64 + "\n", ErrEscape, 1},
 
+		{"backslash alone", "\\\n", ErrColumns, 1},
 		{"free text", good + "all files are signed\n", ErrColumns, 2},
 		{"Not Found", "Not Found", ErrColumns, 1},
 		{"404", "404: Not Found", ErrColumns, 1},
@@ -216,6 +217,7 @@ func TestParseRefused(t *testing.T) {
 		{"tag with two values", "SHA256 (a) = " + hex64 + " " + hex64 + "\n", ErrColumns, 1},
 		{"tag without a name in front", "(a) = " + hex64 + "\n", ErrColumns, 1},
 		{"tag that does not end", "SHA256 (a = " + hex64 + "\n", ErrColumns, 1},
+		{"parentheses in free text", "app (the new one) is out\n", ErrColumns, 1},
 		{"cksum", "4294967295 7 a\n", ErrColumns, 1},
 		{"SFV comment", "; made by rhash\n" + good, ErrColumns, 1},
 		{"Get-FileHash list", "\r\nAlgorithm : SHA256\r\nHash : " + hex64 + "\r\n", ErrColumns, 2},
