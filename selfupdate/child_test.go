@@ -1,0 +1,67 @@
+package selfupdate
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/metal-stack/selfreconcile/checksum"
+)
+
+// childEnv makes the test binary a process of its own that applies or rolls back,
+// so that tests can kill, trace or run it as another user.
+const childEnv = "SELFUPDATE_TEST_CHILD"
+
+// child runs "apply TARGET PAYLOAD DIGEST", "rollback TARGET" or "status TARGET"
+// and returns the exit code: 0, or 10 + the class of the error.
+func child() int {
+	args := strings.Split(os.Getenv(childEnv), "\n")
+	var err error
+	switch args[0] {
+	case "apply":
+		err = childApply(args[1], args[2], args[3])
+	case "rollback":
+		_, err = Rollback(context.Background(), RollbackOptions{Target: args[1], Reason: "test"})
+	case "status":
+		var st Status
+		st, err = ReadStatus(args[1], nil)
+		fmt.Println(st.Current, st.Unfinished)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 10 + int(ClassOf(err))
+	}
+	return 0
+}
+
+func childApply(target, payload, digest string) error {
+	trust, err := parsePinned(digest)
+	if err != nil {
+		return err
+	}
+	f, err := os.Open(payload)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	u, err := New(Config{Target: target, Trust: trust, AllowCreate: true})
+	if err != nil {
+		return err
+	}
+	res, err := u.Apply(context.Background(), fileRelease(f, digest))
+	fmt.Println(res.Outcome)
+	return err
+}
+
+func parsePinned(digest string) (Trust, error) {
+	d, err := checksum.ParseDigest(digest)
+	return Pinned(d), err
+}
+
+func fileRelease(f *os.File, version string) Release {
+	return Release{Version: version, Assets: []Asset{{Name: "app", Size: -1, Open: func(context.Context, Position) (Body, error) {
+		return Body{ReadCloser: io.NopCloser(f), Size: -1}, nil
+	}}}}
+}
