@@ -13,8 +13,8 @@ import (
 
 // StatusError returns the error that the status of an answer stands for, nil for
 // 2xx: [selfupdate.ErrNotFound] for 404 and 410, a [*selfupdate.RateLimitError]
-// for 403 and 429 that are limits (and for any status that asks for a longer
-// wait than we grant), [selfupdate.ErrNetwork] for what may pass by itself,
+// for 429, for a 403 that is a limit and for whatever else may pass by itself and
+// says when, [selfupdate.ErrNetwork] for what may pass by itself,
 // else [selfupdate.ErrResponse]. It may read the first bytes of the body and
 // puts them back.
 func StatusError(resp *http.Response) error {
@@ -30,8 +30,8 @@ func StatusError(resp *http.Response) error {
 	case code == http.StatusNotFound || code == http.StatusGone:
 		return fmt.Errorf("%w: status %d", selfupdate.ErrNotFound, code)
 	case retriableStatus(code):
-		if reset := resetTime(resp); !reset.IsZero() {
-			return &selfupdate.RateLimitError{Host: host, Reset: reset}
+		if _, ok := retryAfter(resp); ok {
+			return &selfupdate.RateLimitError{Host: host, Reset: resetTime(resp)}
 		}
 		return fmt.Errorf("%w: status %d", selfupdate.ErrNetwork, code)
 	}

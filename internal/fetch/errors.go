@@ -51,8 +51,15 @@ func Clean(err error) error {
 	if errors.Is(err, http.ErrSchemeMismatch) {
 		return fmt.Errorf("%w: the server speaks http, not https", selfupdate.ErrResponse)
 	}
-	return fmt.Errorf("%w: %s", selfupdate.ErrNetwork, describe(err))
+	text := describe(err)
+	if text == badLocation {
+		return fmt.Errorf("%w: %s", selfupdate.ErrResponse, text)
+	}
+	return fmt.Errorf("%w: %s", selfupdate.ErrNetwork, text)
 }
+
+// badLocation is net/http's, before it quotes the header.
+const badLocation = "failed to parse Location header"
 
 // at adds the address to an error of a request.
 func at(u *url.URL, err error) error {
@@ -102,10 +109,10 @@ func certificate(err error) (string, error) {
 func validity(cert *x509.Certificate, now time.Time) string {
 	day := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 	if now.Before(cert.NotBefore) {
-		return fmt.Sprintf("the certificate is not valid before %s and this machine's clock says %s: is the clock right?",
+		return fmt.Sprintf("the certificate is not valid before %s and this machine's clock says %s: check the clock",
 			day(cert.NotBefore), day(now))
 	}
-	return fmt.Sprintf("the certificate was valid until %s and this machine's clock says %s: is the clock right?",
+	return fmt.Sprintf("the certificate was valid until %s and this machine's clock says %s: check the clock",
 		day(cert.NotAfter), day(now))
 }
 
@@ -133,7 +140,10 @@ func describe(err error) string {
 		return "the server closed the connection"
 	}
 	text, _, _ := strings.Cut(err.Error(), `"`)
-	for _, known := range []string{"malformed HTTP ", "net/http: ", "http: ", "http2: ", "stream error: ", "tls: ", "failed to parse Location header"} {
+	if i := strings.Index(text, "malformed MIME header"); i >= 0 { // followed by the line, in some versions unquoted
+		text = text[:i] + "malformed header"
+	}
+	for _, known := range []string{"malformed HTTP ", "net/http: ", "http: ", "http2: ", "stream error: ", "tls: ", badLocation} {
 		if strings.HasPrefix(text, known) {
 			return clip(printable(strings.TrimRight(text, " :")))
 		}

@@ -3,7 +3,6 @@ package fetch
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"time"
@@ -43,8 +42,7 @@ func (c *Client) checkRetry(ctx context.Context, resp *http.Response, err error)
 
 // retriable errors are those of the connection.
 func retriable(err error) bool {
-	return selfupdate.ClassOf(err) != selfupdate.Refused && !isCertificate(err) &&
-		!errors.Is(err, http.ErrSchemeMismatch)
+	return selfupdate.ClassOf(Clean(err)) != selfupdate.Refused && !isCertificate(err)
 }
 
 func retriableStatus(code int) bool {
@@ -95,7 +93,8 @@ func (a *apiTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 func (a *apiTransport) send(req *http.Request) (*http.Response, error) {
-	if req.Method != http.MethodGet && req.Method != http.MethodHead || req.Body != nil {
+	bare := req.Body == nil || req.Body == http.NoBody
+	if req.Method != http.MethodGet && req.Method != http.MethodHead || !bare {
 		return a.plain.RoundTrip(req)
 	}
 	again, err := retryablehttp.FromRequest(req)
