@@ -180,7 +180,8 @@ func (u *Updater) Apply(ctx context.Context, rel Release) (Result, error) {
 		return u.result(UpToDate, r, ""), nil
 	}
 	t := u.target
-	if err := t.check(); err != nil {
+	asset, err := u.preflight(rel)
+	if err != nil {
 		return Result{}, err
 	}
 	release, err := t.acquire()
@@ -192,7 +193,7 @@ func (u *Updater) Apply(ctx context.Context, rel Release) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	d, err := u.decide(ctx, rel, r)
+	d, err := u.decide(ctx, rel, asset, r)
 	if err != nil {
 		return Result{}, err
 	}
@@ -291,14 +292,15 @@ func (u *Updater) Plan(ctx context.Context, rel Release) (Plan, error) {
 	if err := u.admit(rel); err != nil {
 		return Plan{}, err
 	}
-	if err := u.target.check(); err != nil {
+	asset, err := u.preflight(rel)
+	if err != nil {
 		return Plan{}, err
 	}
 	r, err := u.target.view()
 	if err != nil {
 		return Plan{}, err
 	}
-	d, err := u.decide(ctx, rel, r)
+	d, err := u.decide(ctx, rel, asset, r)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -330,19 +332,24 @@ type decision struct {
 	have   *entry // a good program on disk that is the wanted one
 }
 
-// decide finds the asset and its digest and compares that with what is here.
-func (u *Updater) decide(ctx context.Context, rel Release, r record) (decision, error) {
+// preflight finds out without a request what would make the update fail later.
+func (u *Updater) preflight(rel Release) (Asset, error) {
 	asset, err := u.choose(rel)
-	if err != nil {
-		return decision{}, err
+	if err == nil {
+		err = u.target.check()
 	}
+	if err == nil {
+		err = u.target.checkSpace(asset.Size)
+	}
+	return asset, err
+}
+
+// decide finds the digest that is wanted and compares that with what is here.
+func (u *Updater) decide(ctx context.Context, rel Release, asset Asset, r record) (decision, error) {
 	d := decision{asset: asset, action: NothingToDo}
 	if u.recorded(rel, asset, r) {
 		d.reason = "version and URL are those that the target was installed from"
 		return d, nil
-	}
-	if err := u.target.checkSpace(asset.Size); err != nil {
-		return decision{}, err
 	}
 	sums, err := u.expand(u.cfg.Sums, rel.Version)
 	if err != nil {
