@@ -23,6 +23,8 @@ type contender struct {
 // The first one is what the others are compared with.
 var contenders = []contender{
 	{name: "reference", update: reference},
+	{name: ours, update: oursApply, before: true},
+	{name: ours + ", first update", update: oursApply},
 	{name: "minio/selfupdate", update: minioApply},
 }
 
