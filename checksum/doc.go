@@ -40,7 +40,10 @@
 // 64 and 128 digits are taken for SHA-256 and SHA-512.
 //
 // A name may have blanks inside. One star before it is the mode and no part of
-// the name; a name that begins with a star is written with two.
+// the name, after any number of blanks; a name that begins with a star is written
+// with two. A name with a word that looks like a second digest (32, 40, 56, 64, 96
+// or 128 digits) needs the star or a tag. Any other text after the first blanks is
+// a name: "HEX  linux x86_64" is an entry for a file of that name, and for no other.
 //
 // # Refused
 //

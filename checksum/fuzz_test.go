@@ -2,6 +2,8 @@ package checksum
 
 import (
 	"errors"
+	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -130,4 +132,32 @@ func requireLookup(t *testing.T, f *File, asset string) {
 		}
 	}
 	require.Fail(t, "a digest from nowhere")
+}
+
+// TestParseFragments puts lines together from pieces that matter to the parser,
+// which bytes at random rarely hit.
+func TestParseFragments(t *testing.T) {
+	pieces := []string{hex64, alt64, hex128, digits(32), digits(40), digits(8), hex64[1:], "sha256:", "sha512:", "SHA256", "SHA2-512", "MD5",
+		" ", " ", "  ", "\t", "*", "**", `\`, `\\`, `\n`, `\r`, "(", ")", "=", ") = ", " (", "a", "app", "./", "dist/", "é", "#", "version:", "v1",
+		"\n", "\n", "\r\n", "\r", "# BLAKE2b\n", "\uFEFF", "\n" + hex64 + "  ", "\nSHA256 (", ") = " + alt64 + "\n", "\n\\" + hex64 + "  "}
+	rng := rand.New(rand.NewPCG(1, 2))
+	accepted := 0
+	for range 20_000 {
+		var text strings.Builder
+		if rng.IntN(2) == 0 {
+			text.WriteString(hex64 + "  ")
+		}
+		for range rng.IntN(12) {
+			text.WriteString(pieces[rng.IntN(len(pieces))])
+		}
+		f, err := ParseSidecar([]byte(text.String()), "app")
+		requireOneError(t, err)
+		if err != nil {
+			continue
+		}
+		accepted++
+		requireSameAfterFormat(t, f)
+		requireLookup(t, f, "app")
+	}
+	require.Greater(t, accepted, 1000, "the pieces make too few files")
 }
