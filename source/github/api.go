@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/google/go-github/v56/github"
@@ -108,11 +109,14 @@ func (s *Source) findTag(ctx context.Context, tag string) (release, error) {
 	resp, err := s.get(ctx, path, last.etag, &r)
 	switch {
 	case errors.Is(err, errNotModified):
-		return last.release, nil
+		return s.refresh(ctx, last.release)
 	case err != nil:
 		return release{}, fmt.Errorf("tag %q: %w", tag, err)
 	case r.Tag != tag:
 		return release{}, fmt.Errorf("%w: the API answers with another tag", selfupdate.ErrResponse)
+	}
+	if err := s.complete(ctx, &r); err != nil {
+		return release{}, err
 	}
 	s.remember(&s.named, answer{path, resp.Header.Get("ETag"), r})
 	return r, nil
@@ -143,17 +147,42 @@ func (s *Source) findNewest(ctx context.Context) (release, error) {
 		}
 		return resp, nil
 	})
-	if errors.Is(err, errNotModified) {
-		return last.release, nil
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, errNotModified):
+		return s.refresh(ctx, last.release)
+	case err != nil:
 		return release{}, fmt.Errorf("list of releases: %w", err)
-	}
-	if best.version == "" {
+	case best.version == "":
 		return release{}, fmt.Errorf("%w: no release with a semantic version among those that count", selfupdate.ErrNotFound)
+	}
+	if err := s.complete(ctx, &best.release); err != nil {
+		return release{}, err
 	}
 	s.remember(&s.newest, answer{path, etag, best.release})
 	return best.release, nil
+}
+
+// someAssets is the API's usual page size: a release object with as many assets
+// may be cut there (at 100, too).
+const someAssets = 30
+
+// complete lists the assets where the release object may not have all of them.
+func (s *Source) complete(ctx context.Context, r *release) (err error) {
+	if len(r.Assets) >= someAssets {
+		r.Assets, err = s.allAssets(ctx, r.ID)
+	}
+	return err
+}
+
+// refresh completes a remembered release again while its assets may still be on
+// their way: the release object's ETag need not tell.
+func (s *Source) refresh(ctx context.Context, r release) (release, error) {
+	if s.young(r) || slices.ContainsFunc(r.Assets, asset.notReady) {
+		if err := s.complete(ctx, &r); err != nil {
+			return release{}, err
+		}
+	}
+	return r, nil
 }
 
 // allAssets lists a release's assets.

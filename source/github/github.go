@@ -201,7 +201,7 @@ func (s *Source) find(ctx context.Context, version string) (selfupdate.Release, 
 		if err != nil {
 			return selfupdate.Release{}, err
 		}
-		return s.convert(ctx, r)
+		return s.convert(r), nil
 	}
 	if err := checkTag(version); err != nil {
 		return selfupdate.Release{}, err
@@ -213,7 +213,7 @@ func (s *Source) find(ctx context.Context, version string) (selfupdate.Release, 
 	if err != nil {
 		return selfupdate.Release{}, err
 	}
-	return s.convert(ctx, r)
+	return s.convert(r), nil
 }
 
 // checkTag refuses what git-check-ref-format(1) does: no such tag exists, and

@@ -408,6 +408,34 @@ func TestReleaseAssetsInPages(t *testing.T) {
 	}
 }
 
+func TestReleaseNotModifiedWithManyAssets(t *testing.T) {
+	h := newHub(t)
+	h.embed = 30
+	var assets []map[string]any
+	for i := range 130 {
+		assets = append(assets, h.asset(i, fmt.Sprintf("tool-%d", i)))
+	}
+	h.add("v1.0.0", 1, assets...)
+	s := h.source(Options{Token: token})
+	for _, version := range []string{"v1.0.0", ""} {
+		_, err := s.Release(t.Context(), version)
+		require.NoError(t, err)
+		assert.Len(t, h.requests(), 3)
+		rel, err := s.Release(t.Context(), version)
+		require.NoError(t, err)
+		assert.Len(t, rel.Assets, 130)
+		assert.Len(t, h.requests(), 1, "a poll with nothing new")
+
+		s.now = func() time.Time { return noon.Add(-24 * time.Hour) } // just published
+		assets[129]["state"] = "starter"                              // beyond what the release object shows
+		rel, err = s.Release(t.Context(), version)
+		require.NoError(t, err)
+		assert.True(t, rel.Assets[129].NotReady)
+		assert.Len(t, h.requests(), 3)
+		s.now, assets[129]["state"] = func() time.Time { return noon }, "uploaded"
+	}
+}
+
 func TestReleaseEndlessPages(t *testing.T) {
 	for name, next := range map[string]func(page int) int{
 		"without an end": func(page int) int { return page + 1 },

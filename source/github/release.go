@@ -58,23 +58,18 @@ func semantic(tag string) string {
 // Releases were seen in the API minutes before their assets.
 const youth = time.Hour
 
-// someAssets is the API's usual page size: a release object with as many assets
-// may be cut there (at 100, too).
-const someAssets = 30
+func (s *Source) young(r release) bool {
+	return r.PublishedAt.IsZero() || s.now().Sub(r.PublishedAt) < youth
+}
+
+func (a asset) notReady() bool { return a.State != "" && a.State != "uploaded" }
 
 // convert makes a Release of the API's answer.
-func (s *Source) convert(ctx context.Context, r release) (selfupdate.Release, error) {
-	if len(r.Assets) >= someAssets {
-		all, err := s.allAssets(ctx, r.ID)
-		if err != nil {
-			return selfupdate.Release{}, err
-		}
-		r.Assets = all
-	}
+func (s *Source) convert(r release) selfupdate.Release {
 	rel := selfupdate.Release{
 		Version: r.Tag,
 		Assets:  []selfupdate.Asset{},
-		Young:   r.PublishedAt.IsZero() || s.now().Sub(r.PublishedAt) < youth,
+		Young:   s.young(r),
 	}
 	for _, a := range r.Assets {
 		if fetch.CheckSegment(a.Name) != nil {
@@ -83,7 +78,7 @@ func (s *Source) convert(ctx context.Context, r release) (selfupdate.Release, er
 		}
 		rel.Assets = append(rel.Assets, s.asset(a))
 	}
-	return rel, nil
+	return rel
 }
 
 // asset keeps the API's name and address: GitHub replaces characters of a name
@@ -92,7 +87,7 @@ func (s *Source) asset(a asset) selfupdate.Asset {
 	out := selfupdate.Asset{
 		Name:     a.Name,
 		Size:     a.Size,
-		NotReady: a.State != "" && a.State != "uploaded",
+		NotReady: a.notReady(),
 	}
 	if out.Size <= 0 { // an upload that is not complete
 		out.Size = -1
