@@ -105,7 +105,6 @@ func (r release) complete() error {
 	if lines := bytes.Count(sums, []byte("\n")); lines != 2*len(platforms) {
 		return fmt.Errorf("checksums.txt has %d lines, want %d", lines, 2*len(platforms))
 	}
-	fmt.Printf("release %s: %d programs, each listed in checksums.txt and in its own .sha256\n", r.version, 2*len(platforms))
 	return nil
 }
 
