@@ -132,8 +132,8 @@ func (e *matchError) Is(target error) bool { return target == ErrAsset }
 //
 // Among assets of one program for p: one that names the architecture goes before a
 // universal one and that before one that names none (amd64 then, and both on
-// darwin); the exact GOARM before a plain arm, and never another GOARM; and of the
-// same file in several packings, the program as it stands before archives. The
+// darwin); the exact GOARM before a plain arm, and never another GOARM; and of names
+// that differ in nothing but the packing, the program as it stands before archives. The
 // C library is never guessed: where assets differ in it and p.Libc is "", they are
 // ambiguous. An architecture without a system is Linux where no asset names
 // Linux. An asset whose name tells no platform matches only when name is exactly
@@ -241,10 +241,12 @@ func (a *assetName) armRank(p Platform) int {
 		return 1 // one of them is taken, several are ambiguous
 	case a.arm == p.ARM:
 		return 0
-	case a.arm == "", a.arm == "hf" && p.ARM != "5":
+	case a.arm == "hf" && p.ARM != "5":
 		return 1
-	case a.arm == "soft":
+	case a.arm == "":
 		return 2
+	case a.arm == "soft":
+		return 3
 	}
 	return -1 // another GOARM may well start, and crash later
 }
@@ -263,12 +265,23 @@ func reduce(as []*assetName, p Platform) []*assetName {
 	}
 	as = keepBest(as, func(a *assetName) int { return a.special })
 	as = keepBest(as, func(a *assetName) int { return a.weak })
-	for _, a := range as {
-		if a.stem != as[0].stem {
-			return as
-		}
+	if !onlyPackingDiffers(as) {
+		return as
 	}
 	return keepBest(as, func(a *assetName) int { return a.packing })
+}
+
+// onlyPackingDiffers reports whether the names say the same but for the packing. One
+// may leave out the version: tool-linux-amd64, tool_1.2.3_linux_amd64.tar.gz.
+func onlyPackingDiffers(as []*assetName) bool {
+	version := ""
+	for _, a := range as {
+		if a.shape != as[0].shape || version != "" && a.version != "" && a.version != version {
+			return false
+		}
+		version = max(version, a.version)
+	}
+	return true
 }
 
 func keepBest(as []*assetName, rank func(*assetName) int) []*assetName {

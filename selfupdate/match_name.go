@@ -23,6 +23,8 @@ type told struct {
 	level    int      // of arch amd64: 1..4
 	libc     string   // of os linux
 	special  int      // 1: made for one version or distribution of the system
+	shape    string   // the words but for the version's
+	version  string   // the others
 	rest     []string // words that are neither platform nor version
 	weak     int      // how many of rest are weakWords
 }
@@ -133,6 +135,7 @@ func (a *assetName) read() {
 		}
 	}
 	archAt := a.readArch()
+	a.shape, a.version = splitVersion(a.words)
 	for i, w := range a.words {
 		f := w.fact
 		switch {
@@ -155,6 +158,18 @@ func (a *assetName) read() {
 		}
 	}
 	a.program = a.program && !(a.exe && a.os != "windows")
+}
+
+// splitVersion joins the words of a name and, apart from them, those of a version.
+func splitVersion(words []word) (shape, version string) {
+	for _, w := range words {
+		if (w.fact == fact{}) && versionLike(w.text) {
+			version += " " + w.text
+		} else {
+			shape += " " + w.text
+		}
+	}
+	return shape, version
 }
 
 // readArch finds the architecture and returns the word that names it. A word

@@ -76,7 +76,7 @@ func joinable(a, b, both string) bool {
 	case lex().archWords[both] != "" || lex().osWords[both] != "" || lex().macArch[both] != "" || both == "apple_silicon" || lex().amd64Word.MatchString(both):
 		return true
 	case a == "arm" || a == "arm32" || a == "armeabi":
-		return lex().armWord.MatchString("arm" + b)
+		return b == "hf" || b == "el" || lex().armWord.MatchString("arm"+b)
 	}
 	return (b == "64" || b == "32") && lex().archWords[a] == "" && lex().osWords[a] != "" // win-64, but not x86_64 nor arm-32
 }
@@ -157,9 +157,9 @@ func lookUpArch(w string) (fact, bool) {
 	switch w {
 	case "arm", "arm32":
 		return fact{arch: "arm"}, true
-	case "armhf", "armhfp", "arm32hf":
+	case "armhf", "armhfp", "arm32hf", "arm_hf", "arm32_hf":
 		return fact{arch: "arm", arm: "hf"}, true
-	case "armel":
+	case "armel", "arm_el":
 		return fact{arch: "arm", arm: "5"}, true
 	case "armeabi":
 		return fact{arch: "arm", arm: "soft"}, true
@@ -294,7 +294,7 @@ const (
 		arm64: silicon m1 arm64e
 		amd64: intel`
 
-	neutralSet = "unknown pc w64 bit bits snapshot nightly latest canary stable edge preview dirty git main master"
+	neutralSet = "unknown pc exe w64 bit bits snapshot nightly latest canary stable edge preview dirty git main master"
 	weakSet    = "static release bin binary portable standalone dist"
 
 	// auxSet makes an asset something else than the program.
