@@ -5,8 +5,8 @@ import (
 	"errors"
 
 	"github.com/metal-stack/selfreconcile/checksum"
-	"github.com/metal-stack/selfreconcile/internal/fetch"
 	"github.com/metal-stack/selfreconcile/selfupdate"
+	httpsource "github.com/metal-stack/selfreconcile/source/http"
 )
 
 const ours = "selfreconcile"
@@ -21,11 +21,10 @@ func oursApply(j job) error {
 	if err != nil {
 		return err
 	}
-	c := fetch.New(fetch.Options{AllowHTTP: true})
-	rel := selfupdate.Release{Version: j.Version, Assets: []selfupdate.Asset{{Name: "program", URL: j.URL, Size: -1,
-		Open: func(ctx context.Context, pos selfupdate.Position) (selfupdate.Body, error) {
-			return c.Open(ctx, fetch.Request{URL: j.URL, Offset: pos.Offset, Validator: pos.Validator})
-		}}}}
+	rel, err := httpsource.New(httpsource.Options{AllowHTTP: true}).URL(j.Version, j.URL)
+	if err != nil {
+		return err
+	}
 	res, err := u.Apply(context.Background(), rel)
 	if err != nil {
 		return err

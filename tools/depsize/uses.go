@@ -1,6 +1,7 @@
 package main
 
-const apply = `
+// An Updater that is given the release rel.
+const update = `
 	u, err := selfupdate.New(selfupdate.Config{Trust: selfupdate.UnsignedChecksum("measured")})
 	if err != nil {
 		panic(err)
@@ -12,13 +13,26 @@ const apply = `
 // uses are the rows of the table, in the order of the imports.
 var uses = []use{
 	{
-		name:    "checksum",
+		name:    "`checksum`",
 		imports: []string{module + "checksum"},
 		body:    `checksum.Parse(nil)`,
 	},
 	{
-		name:    "selfupdate",
+		name:    "`selfupdate`",
 		imports: []string{"context", module + "selfupdate"},
-		body:    `var rel selfupdate.Release` + apply,
+		body:    `var rel selfupdate.Release` + update,
+	},
+	{
+		name:    "`source/http` with the core",
+		imports: []string{"context", module + "selfupdate", module + "source/http"},
+		body:    `rel := httpsource.Release("v1.0.0", "https://example.org/program")` + update,
+	},
+	{
+		name:    "`source/github` with the core",
+		imports: []string{"context", module + "selfupdate", module + "source/github"},
+		body: `rel, err := githubsource.New("metal-stack", "metalctl").Release(context.Background(), "")
+	if err != nil {
+		panic(err)
+	}` + "{" + update + "}",
 	},
 }
