@@ -90,6 +90,11 @@ func TestForeignTransport(t *testing.T) {
 		_, _, err := get(t, newClient(Options{Client: hc}, quick()), Request{URL: "https://h.example/?" + secret})
 		fails(t, err, selfupdate.ErrNetwork)
 	}
+	for _, resp := range []*http.Response{nil, {StatusCode: 200}} {
+		hc := &http.Client{Transport: tripper(func(*http.Request) (*http.Response, error) { return resp, nil })}
+		_, _, err := get(t, newClient(Options{Client: hc}, quick()), Request{URL: "https://h.example/?" + secret})
+		fails(t, err, selfupdate.ErrNetwork)
+	}
 }
 
 type tripper func(*http.Request) (*http.Response, error)

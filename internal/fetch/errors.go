@@ -143,7 +143,7 @@ func describe(err error) string {
 	if i := strings.Index(text, "malformed MIME header"); i >= 0 { // followed by the line, in some versions unquoted
 		text = text[:i] + "malformed header"
 	}
-	for _, known := range []string{"malformed HTTP ", "net/http: ", "http: ", "http2: ", "stream error: ", "tls: ", badLocation} {
+	for _, known := range []string{"malformed HTTP ", "malformed chunked encoding", "net/http: ", "http: ", "http2: ", "stream error: ", "tls: ", badLocation} {
 		if strings.HasPrefix(text, known) {
 			return clip(printable(strings.TrimRight(text, " :")))
 		}

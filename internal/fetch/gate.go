@@ -28,6 +28,9 @@ func (g *gate) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	w, ctx := newWatch(req.Context(), g.lim)
 	resp, err := g.base.RoundTrip(g.prepare(req.Clone(ctx), t))
+	if err == nil && (resp == nil || resp.Body == nil) { // against the contract, but it must not be our panic
+		err = fmt.Errorf("%w: the transport gave no answer", selfupdate.ErrNetwork)
+	}
 	if werr := w.pause(); werr != nil {
 		if err == nil {
 			_ = resp.Body.Close()

@@ -101,6 +101,16 @@ func TestHeaderNeverSent(t *testing.T) {
 	})
 }
 
+// A caller's Timeout is a limit for the header, not for the body.
+func TestClientTimeout(t *testing.T) {
+	h := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	bubble(t, Options{Client: &http.Client{Timeout: 7 * time.Second}}, h, func(t *testing.T, c *Client) {
+		_, _, err := get(t, c, Request{URL: "http://h/"})
+		fails(t, err, selfupdate.ErrNetwork)
+		assert.ErrorContains(t, err, "no answer for 7s")
+	})
+}
+
 func TestConnectNever(t *testing.T) {
 	bubble(t, Options{Retries: -1}, nil, func(t *testing.T, _ *Client) {
 		tr := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {

@@ -79,6 +79,7 @@ func TestOpenSize(t *testing.T) {
 		{"chunked, complete but short", head + "Transfer-Encoding: chunked\r\n\r\na\r\n" + ten + "\r\n0\r\n\r\n", 11, selfupdate.ErrSize},
 		{"chunked, endless", head + "Transfer-Encoding: chunked\r\n\r\n" + strings.Repeat("a\r\n"+ten+"\r\n", 1000), 10, selfupdate.ErrSize},
 		{"200 with Content-Range", head + "Content-Range: bytes 0-9/20\r\nContent-Length: 10\r\n\r\n" + ten, 20, selfupdate.ErrSize},
+		{"200 with Content-Range, size unknown", head + "Content-Range: bytes 0-9/20\r\nContent-Length: 10\r\n\r\n" + ten, -1, nil},
 		{"206 unasked", "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-9/10\r\nContent-Length: 10\r\n\r\n" + ten, -1, selfupdate.ErrResponse},
 		{"not HTTP", "\x1b[31m" + secret + "\r\n\r\n", -1, selfupdate.ErrNetwork},
 		{"bad status", "HTTP/1.1 2x0 \x1b[31m" + secret + "\r\n\r\n", -1, selfupdate.ErrNetwork},

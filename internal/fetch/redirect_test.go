@@ -70,6 +70,17 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
+func TestRedirectURL(t *testing.T) {
+	s, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/from" {
+			http.Redirect(w, r, "/to%2Fthere?sig="+secret, http.StatusFound)
+		}
+	})
+	_, b, err := get(t, quickClient(), Request{URL: s.URL + "/from?sig=" + secret})
+	require.NoError(t, err)
+	assert.Equal(t, s.URL+"/to%2Fthere", b.URL)
+}
+
 func TestRedirectLoop(t *testing.T) {
 	s, l := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/?sig="+secret, http.StatusFound)

@@ -14,7 +14,7 @@ import (
 
 // mirrored is one asset at all bases, in order.
 type mirrored struct {
-	s    *Source
+	ts   *templates
 	urls []*url.URL
 	keys []string
 }
@@ -25,7 +25,7 @@ func (ts *templates) asset(release map[string]string, name string) (selfupdate.A
 	}
 	values := maps.Clone(release)
 	values["name"] = name
-	m := &mirrored{s: ts.s}
+	m := &mirrored{ts: ts}
 	for _, b := range ts.bases {
 		u, err := b.url(values)
 		if err != nil {
@@ -39,11 +39,11 @@ func (ts *templates) asset(release map[string]string, name string) (selfupdate.A
 // open asks one mirror after the other, as long as the errors are temporary.
 func (m *mirrored) open(ctx context.Context, pos selfupdate.Position) (selfupdate.Body, error) {
 	if len(m.urls) == 1 {
-		return m.s.open(ctx, m.s.fetch, m.urls[0], pos)
+		return m.ts.s.open(ctx, m.ts.fetch, m.urls[0], pos)
 	}
 	var failed []error
 	for i, u := range m.urls {
-		b, err := m.s.open(ctx, m.s.mirrors, u, m.forMirror(i, pos))
+		b, err := m.ts.s.open(ctx, m.ts.fetch, u, m.forMirror(i, pos))
 		if err == nil {
 			if b.Validator != "" {
 				b.Validator = m.keys[i] + " " + b.Validator

@@ -55,27 +55,13 @@ type Source struct {
 	opts       Options
 	credential map[string]http.Header // by fetch.Origin
 	fetch      *fetch.Client
-	mirrors    *fetch.Client // less patient: there is another one
-	err        error         // of the options; said by whatever returns an error
+	err        error // of the options; said by whatever returns an error
 }
 
 // New returns a Source. Credentials for something that is not an origin are an
 // error of every later call.
 func New(opts Options) *Source {
-	f := fetch.Options{
-		Client:    opts.Client,
-		AllowHTTP: opts.AllowHTTP,
-		Stall:     opts.Stall,
-		Retries:   opts.Retries,
-		MaxWait:   opts.MaxWait,
-		UserAgent: opts.UserAgent,
-		Log:       opts.Log,
-	}
-	s := &Source{opts: opts, credential: map[string]http.Header{}, fetch: fetch.New(f)}
-	if f.Retries == 0 {
-		f.Retries = 1
-	}
-	s.mirrors = fetch.New(f)
+	s := &Source{opts: opts, credential: map[string]http.Header{}, fetch: fetch.New(opts.fetch())}
 	for origin, header := range opts.Credentials {
 		u, err := url.Parse(origin)
 		if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Path != "" && u.Path != "/" {
@@ -85,6 +71,18 @@ func New(opts Options) *Source {
 		s.credential[fetch.Origin(u)] = header.Clone()
 	}
 	return s
+}
+
+func (o Options) fetch() fetch.Options {
+	return fetch.Options{
+		Client:    o.Client,
+		AllowHTTP: o.AllowHTTP,
+		Stall:     o.Stall,
+		Retries:   o.Retries,
+		MaxWait:   o.MaxWait,
+		UserAgent: o.UserAgent,
+		Log:       o.Log,
+	}
 }
 
 func (s *Source) open(ctx context.Context, c *fetch.Client, u *url.URL, pos selfupdate.Position) (selfupdate.Body, error) {

@@ -38,6 +38,7 @@ type Template struct {
 // templates is the Source of a Template.
 type templates struct {
 	s      *Source
+	fetch  *fetch.Client
 	bases  []base
 	sums   string
 	values map[string]string
@@ -62,7 +63,11 @@ func (s *Source) Template(t Template) (selfupdate.Source, error) {
 	if len(t.Bases) == 0 {
 		return nil, errors.New("httpsource: a template without bases")
 	}
-	ts := &templates{s: s, sums: t.Sums, values: platform(t)}
+	ts := &templates{s: s, fetch: s.fetch, sums: t.Sums, values: platform(t)}
+	if opts := s.opts.fetch(); len(t.Bases) > 1 && opts.Retries == 0 {
+		opts.Retries = 1 // less patient: there is another one
+		ts.fetch = fetch.New(opts)
+	}
 	for i, raw := range t.Bases {
 		b, err := parseBase(raw)
 		if err != nil {
