@@ -37,7 +37,8 @@ func main() {
 type use struct {
 	name    string
 	imports []string
-	body    string
+	body    string // of main
+	decl    string // beside main
 }
 
 const module = "github.com/metal-stack/selfreconcile/"
@@ -139,6 +140,6 @@ func (u use) source() string {
 	for _, i := range u.imports {
 		fmt.Fprintf(&b, "\t%q\n", i)
 	}
-	fmt.Fprintf(&b, ")\n\nfunc main() {\n%s\n}\n", u.body)
+	fmt.Fprintf(&b, ")\n\nfunc main() {\n%s\n}\n%s", u.body, u.decl)
 	return b.String()
 }

@@ -1,13 +1,15 @@
 package main
 
-// An Updater that is given the release rel.
+// update has an Updater do what most importers have it do.
 const update = `
+func update(rel selfupdate.Release) {
 	u, err := selfupdate.New(selfupdate.Config{Trust: selfupdate.UnsignedChecksum("measured")})
 	if err != nil {
 		panic(err)
 	}
 	u.Apply(context.Background(), rel)
 	u.Rollback(context.Background(), selfupdate.RollbackOptions{})
+}
 `
 
 // uses are the rows of the table, in the order of the imports.
@@ -20,12 +22,14 @@ var uses = []use{
 	{
 		name:    "`selfupdate`",
 		imports: []string{"context", module + "selfupdate"},
-		body:    `var rel selfupdate.Release` + update,
+		body:    `update(selfupdate.Release{})`,
+		decl:    update,
 	},
 	{
 		name:    "`source/http` with the core",
 		imports: []string{"context", module + "selfupdate", module + "source/http"},
-		body:    `rel := httpsource.Release("v1.0.0", "https://example.org/program")` + update,
+		body:    `update(httpsource.Release("v1.0.0", "https://example.org/program"))`,
+		decl:    update,
 	},
 	{
 		name:    "`source/github` with the core",
@@ -33,6 +37,8 @@ var uses = []use{
 		body: `rel, err := githubsource.New("metal-stack", "metalctl").Release(context.Background(), "")
 	if err != nil {
 		panic(err)
-	}` + "{" + update + "}",
+	}
+	update(rel)`,
+		decl: update,
 	},
 }
