@@ -3,7 +3,6 @@ package selfupdate
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/hex"
 	"errors"
@@ -25,6 +24,12 @@ import (
 // programs are real programs for this machine, built once: what is executed must
 // not have been written by a process that may still have it open (ETXTBSY).
 var programs = map[string]string{}
+
+// contents and digests are those programs read and hashed once.
+var (
+	contents = map[string][]byte{}
+	digests  = map[string]checksum.Digest{}
+)
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
@@ -55,17 +60,18 @@ func build(dir, name, pkg, ldflags string) {
 	if msg, err := cmd.CombinedOutput(); err != nil {
 		panic(fmt.Sprintf("go build: %v\n%s", err, msg))
 	}
-	programs[name] = out
+	data, err := os.ReadFile(out)
+	if err != nil {
+		panic(err)
+	}
+	programs[name], contents[name], digests[name] = out, data, digestOf(data)
 }
 
 func content256(t testing.TB, path string) checksum.Digest {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
-	sum := sha256.Sum256(data)
-	d, err := checksum.ParseDigest(hex.EncodeToString(sum[:]))
-	require.NoError(t, err)
-	return d
+	return digestOf(data)
 }
 
 func content512(t testing.TB, path string) checksum.Digest {
@@ -93,9 +99,7 @@ func installedIn(t testing.TB, dir, version string) string {
 
 func copyProgram(t testing.TB, version, path string) {
 	t.Helper()
-	data, err := os.ReadFile(programs[version])
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(path, data, 0o755))
+	require.NoError(t, os.WriteFile(path, contents[version], 0o755))
 	require.NoError(t, os.Chmod(path, 0o755))
 }
 
@@ -123,10 +127,9 @@ type release struct {
 
 func releaseOf(t testing.TB, version, program string) *release {
 	t.Helper()
-	data, err := os.ReadFile(programs[program])
-	require.NoError(t, err)
+	data := contents[program]
 	r := &release{opened: map[string]int{}}
-	sums := content256(t, programs[program]).Hex() + "  app\n"
+	sums := digests[program].Hex() + "  app\n"
 	r.Release = Release{Version: version, Assets: []Asset{r.asset(version, "app", data)}}
 	r.Lookup = func(name string) (Asset, error) {
 		if name == "app.sha256" {

@@ -39,6 +39,12 @@ func Rollback(ctx context.Context, opts RollbackOptions) (Result, error) {
 
 // Rollback is [Rollback] for the Updater's target.
 func (u *Updater) Rollback(ctx context.Context, opts RollbackOptions) (Result, error) {
+	res, err := u.rollback(ctx, opts)
+	res.RestartNeeded = u.stale()
+	return res, err
+}
+
+func (u *Updater) rollback(ctx context.Context, opts RollbackOptions) (Result, error) {
 	t := u.target
 	if _, err := t.sys.lstat(t.state); err != nil {
 		return Result{}, failed("read record", t.state, fmt.Errorf("%w: %w", ErrNoPrevious, err))

@@ -236,10 +236,11 @@ func (t *target) complete(ctx context.Context) error {
 	return nil
 }
 
-// makeRoom removes the older of the good programs from a full disk.
+// makeRoom removes the older of the good programs from a full disk, which the
+// record that is to be written forgets.
 func (t *target) makeRoom() bool {
 	r, err := t.read()
-	if err != nil || len(r.Good) == 0 {
+	if err != nil || r.Phase != phaseTrial || len(r.Good) == 0 {
 		return false
 	}
 	ok := false
@@ -319,11 +320,10 @@ func (t *target) dropCandidate(fallback checksum.Digest) bool {
 	if err != nil {
 		return false
 	}
-	left := r.Current
-	if r.Trial != nil {
-		left = &r.Trial.Candidate
+	if r.Trial == nil || r.Trial.Candidate.SHA256.Equal(fallback) {
+		return false
 	}
-	return left != nil && !left.SHA256.Equal(fallback) && t.sys.remove(t.slot(left.SHA256)) == nil
+	return t.sys.remove(t.slot(r.Trial.Candidate.SHA256)) == nil
 }
 
 // same reports whether two names are one file.

@@ -171,8 +171,16 @@ type Result struct {
 // says otherwise. The program that was there is kept for [Updater.Rollback].
 //
 // Errors have a class: see [ClassOf]. Apply never exits, restarts or prints;
-// after [Updated] it is the caller's turn. A failed Apply is no reason to stop.
+// after [Updated] it is the caller's turn. A failed Apply is no reason to stop,
+// unless [Result.RestartNeeded] says so, which holds beside an error too: somebody
+// may have rolled the running program back.
 func (u *Updater) Apply(ctx context.Context, rel Release) (Result, error) {
+	res, err := u.apply(ctx, rel)
+	res.RestartNeeded = u.stale()
+	return res, err
+}
+
+func (u *Updater) apply(ctx context.Context, rel Release) (Result, error) {
 	if err := u.admit(rel); err != nil {
 		return Result{}, err
 	}
@@ -619,7 +627,7 @@ func (u *Updater) note(ctx context.Context, rel Release, d decision) (Result, er
 }
 
 func (u *Updater) result(o Outcome, e entry, before string) Result {
-	res := Result{Outcome: o, Version: e.Version, SHA256: e.SHA256, Policy: e.Policy, URL: e.URL, Size: e.Size, RestartNeeded: u.stale()}
+	res := Result{Outcome: o, Version: e.Version, SHA256: e.SHA256, Policy: e.Policy, URL: e.URL, Size: e.Size}
 	if before != e.Version {
 		res.Previous = before
 	}
