@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -203,8 +202,8 @@ func startServer(ctx context.Context, dir string) (*fileServer, error) {
 }
 
 func (s *fileServer) stop() {
-	s.cmd.Process.Kill()
-	s.cmd.Wait()
+	_ = s.cmd.Process.Kill()
+	_ = s.cmd.Wait() // says that it was killed
 }
 
 func serveFiles(dir string) error {
@@ -213,10 +212,9 @@ func serveFiles(dir string) error {
 		return err
 	}
 	fmt.Printf("http://%s\n", l.Addr())
-	go http.Serve(l, http.FileServer(http.Dir(dir)))
-	_, err = io.Copy(io.Discard, os.Stdin)
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	return err
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		_ = l.Close() // the parent is gone
+	}()
+	return http.Serve(l, http.FileServer(http.Dir(dir)))
 }

@@ -3,7 +3,9 @@
 
 linter=$(cd tools/golangci-lint && go tool -n golangci-lint)
 config=$PWD/.golangci.yml
+failed=()
 for m in $(code_modules); do
 	say "golangci-lint in $m"
-	(cd "$m" && "$linter" run --config "$config" ./...)
+	(cd "$m" && "$linter" run --config "$config" ./...) || failed+=("$m")
 done
+[[ ${#failed[@]} -eq 0 ]] || die "golangci-lint failed in: ${failed[*]}"

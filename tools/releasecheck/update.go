@@ -226,7 +226,7 @@ func (s *server) serveWeb(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		b[len(b)/2] ^= 1
-		w.Write(b)
+		_, _ = w.Write(b)
 	default:
 		http.NotFound(w, r)
 	}
