@@ -1,0 +1,261 @@
+package selfupdate
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// updated returns a target that went from v1 to v2.
+func updated(t *testing.T) (path string, u *Updater, rel *release) {
+	t.Helper()
+	path = installed(t, "v1")
+	u = updater(t, path)
+	rel = releaseOf(t, "v2", "v2")
+	_, err := u.Apply(t.Context(), rel.Release)
+	require.NoError(t, err)
+	return path, u, rel
+}
+
+func TestRollbackRejects(t *testing.T) {
+	path, u, rel := updated(t)
+	res, err := u.Rollback(t.Context(), RollbackOptions{Reason: "eats packets"})
+	require.NoError(t, err)
+	assert.Equal(t, RolledBack, res.Outcome)
+	assert.Equal(t, "v2", res.Previous)
+	assert.Equal(t, "v1", run(t, path))
+
+	for range 3 {
+		_, err = u.Apply(t.Context(), rel.Release)
+		require.ErrorIs(t, err, ErrRejected)
+		assert.Contains(t, err.Error(), "eats packets")
+		assert.Equal(t, Refused, ClassOf(err))
+	}
+	assert.Equal(t, 1, rel.opened["app"], "not downloaded again")
+
+	// Under another name it is the same digest.
+	_, err = u.Apply(t.Context(), releaseOf(t, "v2.0.1", "v2").Release)
+	require.ErrorIs(t, err, ErrRejected)
+	// Pinned or not.
+	pinned := updater(t, path, func(c *Config) { c.Trust = Pinned(content256(t, programs["v2"])) })
+	_, err = pinned.Apply(t.Context(), rel.Release)
+	require.ErrorIs(t, err, ErrRejected)
+	// Another digest may be installed meanwhile, and does not lift the rejection.
+	_, err = u.Apply(t.Context(), releaseOf(t, "v3", "v3").Release)
+	require.NoError(t, err)
+	_, err = u.Apply(t.Context(), rel.Release)
+	require.ErrorIs(t, err, ErrRejected)
+
+	cleared, err := u.Clear(t.Context(), ClearOptions{Digest: content256(t, programs["v2"])})
+	require.NoError(t, err)
+	require.Len(t, cleared, 1)
+	assert.Equal(t, "v2", cleared[0].Version)
+	_, err = u.Apply(t.Context(), rel.Release)
+	require.NoError(t, err)
+	assert.Equal(t, "v2", run(t, path))
+}
+
+func TestRollbackKeepAllowed(t *testing.T) {
+	path, u, rel := updated(t)
+	_, err := u.Rollback(t.Context(), RollbackOptions{KeepAllowed: true})
+	require.NoError(t, err)
+	assert.Equal(t, "v1", run(t, path))
+	_, err = u.Apply(t.Context(), rel.Release)
+	require.NoError(t, err)
+	assert.Equal(t, "v2", run(t, path))
+}
+
+func TestClearArguments(t *testing.T) {
+	_, u, _ := updated(t)
+	_, err := u.Clear(t.Context(), ClearOptions{})
+	require.Error(t, err)
+	_, err = u.Clear(t.Context(), ClearOptions{All: true, Digest: content256(t, programs["v1"])})
+	require.Error(t, err)
+	cleared, err := u.Clear(t.Context(), ClearOptions{All: true})
+	require.NoError(t, err)
+	assert.Empty(t, cleared)
+	cleared, err = Clear(t.Context(), ClearOptions{Target: installed(t, "v1"), All: true})
+	require.NoError(t, err, "no record is no rejection")
+	assert.Empty(t, cleared)
+}
+
+// The bad program is not needed for the way back from it.
+func TestRollbackWithoutTheProgram(t *testing.T) {
+	for name, spoil := range map[string]func(path string) error{
+		"deleted":   os.Remove,
+		"empty":     func(p string) error { return replaceBy(p, nil) },
+		"garbage":   func(p string) error { return replaceBy(p, []byte("garbage")) },
+		"truncated": func(p string) error { return os.Truncate(p, 100) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			path, u, rel := updated(t)
+			require.NoError(t, spoil(path))
+			_, err := u.Rollback(t.Context(), RollbackOptions{})
+			require.NoError(t, err)
+			if name == "deleted" {
+				assert.Equal(t, "v1", run(t, path))
+				_, err = u.Apply(t.Context(), rel.Release)
+				require.ErrorIs(t, err, ErrRejected)
+			} else { // what somebody put there by hand was adopted, and left again
+				assert.Contains(t, []string{"v1", "v2"}, run(t, path))
+			}
+		})
+	}
+}
+
+func replaceBy(path string, data []byte) error {
+	if err := os.Remove(path); err != nil {
+		return err
+	}
+	return os.WriteFile(path, data, 0o755)
+}
+
+// A slot that was changed on disk is never put at the target.
+func TestRollbackDamagedSlot(t *testing.T) {
+	path, u, _ := updated(t)
+	slot := filepath.Join(filepath.Dir(path), ".app.d/slots", content256(t, programs["v1"]).Hex())
+	link := filepath.Join(filepath.Dir(path), ".app.rollback")
+
+	// Slot and pre-armed link are one file: both are bad.
+	require.NoError(t, os.WriteFile(slot, []byte("rot"), 0o755))
+	_, err := u.Rollback(t.Context(), RollbackOptions{})
+	require.ErrorIs(t, err, ErrNoPrevious)
+	require.ErrorIs(t, err, ErrDamaged)
+	assert.Equal(t, "v2", run(t, path), "a program that runs is not exchanged for one that doesn't")
+
+	// With an older good program behind it, that one serves.
+	path, u, _ = updated(t)
+	_, err = u.Apply(t.Context(), releaseOf(t, "v3", "v3").Release)
+	require.NoError(t, err)
+	slot = filepath.Join(filepath.Dir(path), ".app.d/slots", content256(t, programs["v2"]).Hex())
+	require.NoError(t, os.WriteFile(slot, []byte("rot"), 0o755))
+	_, err = u.Rollback(t.Context(), RollbackOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, "v1", run(t, path))
+
+	// Where slot and link are two files, the good one of the two serves.
+	path, u, _ = updated(t)
+	slot = filepath.Join(filepath.Dir(path), ".app.d/slots", content256(t, programs["v1"]).Hex())
+	link = filepath.Join(filepath.Dir(path), ".app.rollback")
+	require.NoError(t, os.Remove(link))
+	copyProgram(t, "v1", link)
+	require.NoError(t, os.WriteFile(slot, []byte("rot"), 0o755))
+	_, err = u.Rollback(t.Context(), RollbackOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, "v1", run(t, path))
+}
+
+func TestOlderProgramsAreForgotten(t *testing.T) {
+	path := installed(t, "v1")
+	u := updater(t, path)
+	for i, p := range []string{"v2", "v3", "v1", "v2", "v3"} {
+		_, err := u.Apply(t.Context(), releaseOf(t, p+strings.Repeat("+", i), p).Release)
+		require.NoError(t, err)
+	}
+	names, err := os.ReadDir(filepath.Join(filepath.Dir(path), ".app.d/slots"))
+	require.NoError(t, err)
+	assert.Len(t, names, 1+maxGood)
+}
+
+func TestReplacedByHand(t *testing.T) {
+	path, u, _ := updated(t)
+	require.NoError(t, replaceBy(path, contents["v3"])) // cp over a program that doesn't run
+	st, err := u.Status()
+	require.NoError(t, err)
+	assert.True(t, st.Changed)
+	assert.Equal(t, content256(t, programs["v3"]), st.Current.SHA256)
+
+	// It is the operator's choice: kept as current, and what was there before is the way back.
+	rel := releaseOf(t, "v3", "v3")
+	res, err := u.Apply(t.Context(), rel.Release)
+	require.NoError(t, err)
+	assert.Equal(t, UpToDate, res.Outcome)
+	_, err = u.Rollback(t.Context(), RollbackOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, "v2", run(t, path))
+}
+
+// Written in place, the slot of the program changes with it and is no good any more.
+func TestOverwrittenByHand(t *testing.T) {
+	path, u, _ := updated(t)
+	require.NoError(t, os.WriteFile(path, contents["v3"], 0o755))
+	require.NoError(t, os.Chtimes(path, time.Now(), time.Now().Add(time.Second)))
+	_, err := u.Rollback(t.Context(), RollbackOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, "v1", run(t, path))
+}
+
+func TestReplacedByHandDuringADownload(t *testing.T) {
+	path, u, _ := updated(t)
+	rel := releaseOf(t, "v3", "v3")
+	open := rel.Assets[0].Open
+	rel.Assets[0].Open = func(ctx context.Context, p Position) (Body, error) {
+		require.NoError(t, replaceBy(path, contents["v1"]))
+		return open(ctx, p)
+	}
+	_, err := u.Apply(t.Context(), rel.Release)
+	require.ErrorIs(t, err, ErrBusy)
+	assert.Equal(t, "v1", run(t, path))
+	for _, p := range listing(t, filepath.Dir(path)) {
+		assert.NotContains(t, p, ".dl-")
+	}
+}
+
+func TestLeftoversOfAKilledRun(t *testing.T) {
+	path, u, _ := updated(t)
+	state := filepath.Join(filepath.Dir(path), ".app.d")
+	for _, p := range []string{state + "/slots/.dl-abc", state + "/.tmp-abc", filepath.Dir(path) + "/" + probePrefix + "abc", state + "/slots/" + strings.Repeat("ef", 32)} {
+		require.NoError(t, os.WriteFile(p, []byte("left"), 0o600))
+	}
+	mine := filepath.Join(filepath.Dir(path), "somebody-elses")
+	require.NoError(t, os.WriteFile(mine, nil, 0o600))
+	_, err := u.Apply(t.Context(), releaseOf(t, "v3", "v3").Release)
+	require.NoError(t, err)
+	for _, p := range listing(t, filepath.Dir(path)) {
+		assert.NotContains(t, p, "abc")
+		assert.NotContains(t, p, strings.Repeat("ef", 32))
+	}
+	assert.FileExists(t, mine)
+}
+
+// An older good program that is still on disk needs no download.
+func TestBackToAGoodProgram(t *testing.T) {
+	path, u, _ := updated(t)
+	require.NoError(t, os.Chmod(path, 0o700))
+	rel := releaseOf(t, "v1", "v1")
+	res, err := u.Apply(t.Context(), rel.Release)
+	require.NoError(t, err)
+	assert.Equal(t, Updated, res.Outcome)
+	assert.Zero(t, rel.opened["app"])
+	assert.Equal(t, "v1", run(t, path))
+	fi, err := os.Stat(path)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o700), fi.Mode(), "with the mode of today")
+}
+
+func TestWriteStatus(t *testing.T) {
+	path, u, _ := updated(t)
+	_, err := u.Rollback(t.Context(), RollbackOptions{Reason: "bad: \"very\"\nbad"})
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "status.yaml")
+	require.NoError(t, u.WriteStatus(file, Reconcile{At: time.Unix(0, 0), Next: "v2", Err: ErrRejected, Extra: map[string]string{"rules": "3", "odd key": "x"}}))
+	got, err := os.ReadFile(file)
+	require.NoError(t, err)
+	d := content256(t, programs["v2"])
+	for _, line := range []string{
+		`nextversion: "v2"`, `lastreconcile: "1970-01-01T00:00:00Z"`, `error: "this digest was rejected here"`, `protection: "none"`,
+		`reason: "bad: \"very\"\nbad"`, `clear: "selfupdate clear --target ` + path + ` ` + d.String() + `"`, `rules: "3"`, `"odd key": "x"`,
+	} {
+		assert.Contains(t, string(got), line)
+	}
+	fi, err := os.Stat(file)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o644), fi.Mode())
+	require.Error(t, u.WriteStatus(filepath.Join(t.TempDir(), "none", "status.yaml"), Reconcile{}))
+}
