@@ -89,7 +89,13 @@ func (c *Controller) hello() {
 		return
 	}
 	c.found = &st
-	log.Info("starting", "target", st.Target, "before", previous(st), "last", last(st))
+	if len(st.Previous) > 0 {
+		log = log.With("previous", previous(st))
+	}
+	if l := last(st); l != "" {
+		log = log.With("last", l)
+	}
+	log.Info("starting", "target", st.Target)
 }
 
 // reconcile brings the firewall to its spec, the program first. It reports whether

@@ -1,0 +1,148 @@
+//go:build unix
+
+// Demo shows the main job on one screen: real controllers of three versions, built
+// from the source beside it, served as releases from a local server, that bring
+// themselves to the version in their spec, refuse a corrupted one, and go back.
+//
+// It plays the service manager and the operator; everything else is the real thing.
+// What it prints is what processes, files and the server's log say. It ends
+// non-zero when anything that it announces does not happen, and leaves nothing.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	v0, v1, v2 = "v2.5.0", "v2.5.1", "v2.5.2"
+
+	reconcileEvery = time.Second            // the controller's default is 3 minutes
+	restartAfter   = 500 * time.Millisecond // systemd: RestartSec=10
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	defer stop()
+	if err := run(ctx, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(1)
+	}
+}
+
+// demo is everything that has to be cleaned up, and where things are.
+type demo struct {
+	*screen
+	dir      string
+	target   string // the program file that is replaced
+	spec     string
+	status   string
+	events   string
+	rules    string
+	cli      string // the selfupdate command
+	releases map[string]release
+	server   *server
+	service  *service
+	poller   *poller
+	table    table
+}
+
+func run(ctx context.Context, out io.Writer) (err error) {
+	dir, err := os.MkdirTemp("", "selfreconcile-demo-") // mode 0700: nobody else can write beside the program
+	if err != nil {
+		return err
+	}
+	if dir, err = filepath.EvalSymlinks(dir); err != nil { // macOS: /var is a link
+		return err
+	}
+	d := newDemo(dir, out)
+	defer func() { err = errors.Join(err, d.close()) }()
+	if err := d.prepare(ctx); err != nil {
+		return err
+	}
+	for i, s := range d.story() {
+		if err := d.step(ctx, i+1, s); err != nil {
+			return err
+		}
+	}
+	d.table.print(d.screen)
+	return nil
+}
+
+func newDemo(dir string, out io.Writer) *demo {
+	return &demo{
+		screen:   newScreen(out),
+		dir:      dir,
+		target:   filepath.Join(dir, "bin", "firewall-controller"),
+		spec:     filepath.Join(dir, "firewall.yaml"),
+		status:   filepath.Join(dir, "status.yaml"),
+		events:   filepath.Join(dir, "events.jsonl"),
+		rules:    filepath.Join(dir, "rules"),
+		releases: map[string]release{},
+	}
+}
+
+// prepare builds, serves and installs. Nothing runs from the target's directory
+// yet, so that no file is written there beside a fork (golang/go#22315).
+func (d *demo) prepare(ctx context.Context) error {
+	d.say("A firewall-controller that updates itself. What follows is what real processes, files and")
+	d.say("the server's log say; nothing is simulated but the service manager that restarts it.")
+	d.say("")
+	d.say("$DIR is %s, removed at the end.", d.dir)
+	d.abbreviate(d.dir, "$DIR")
+	if err := d.build(ctx); err != nil {
+		return err
+	}
+	server, err := serve(d.releases)
+	if err != nil {
+		return err
+	}
+	d.server = server
+	d.say("$URL is %s, which serves them as images.metal-stack.io does:", server.url)
+	d.abbreviate(server.url, "$URL")
+	d.say("  %s", server.assetURL(v0))
+	d.say("  %s.sha256", server.assetURL(v0))
+	d.say("    %s", strings.TrimSpace(string(server.files[assetPath(v0)+".sha256"])))
+	if err := d.install(); err != nil {
+		return err
+	}
+	d.service = startService(d.screen, d.target, []string{
+		"--spec", d.spec, "--status", d.status, "--events", d.events, "--interval", reconcileEvery.String(), "--allow-http",
+	})
+	d.poller = poll(d.target)
+	return nil
+}
+
+// install puts the first version where a machine image would have it.
+func (d *demo) install() error {
+	if err := os.Mkdir(filepath.Dir(d.target), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(d.target, d.releases[v0].data, 0o755); err != nil {
+		return err
+	}
+	return d.writeSpec(v0, 1)
+}
+
+// close ends what is running and removes the directory. Nil parts were not begun.
+func (d *demo) close() error {
+	if d.poller != nil {
+		d.poller.stop()
+	}
+	if d.service != nil {
+		d.service.stop()
+	}
+	var err error
+	if d.server != nil {
+		err = d.server.Close()
+	}
+	return errors.Join(err, os.RemoveAll(d.dir))
+}

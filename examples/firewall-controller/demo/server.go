@@ -1,0 +1,126 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// server serves releases in the layout of images.metal-stack.io and writes down
+// every request.
+type server struct {
+	*http.Server
+	url string
+
+	mu     sync.Mutex
+	files  map[string][]byte // by path
+	log    []request
+	broken string // the path that is answered with other bytes
+}
+
+// request is a line of the server's log.
+type request struct {
+	path   string
+	status int
+}
+
+// counts is how often something was asked for, whatever the answer.
+type counts struct{ programs, sums int }
+
+func (c counts) String() string { return fmt.Sprintf("%d program, %d .sha256", c.programs, c.sums) }
+
+func serve(releases map[string]release) (*server, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	s := &server{url: "http://" + l.Addr().String(), files: map[string][]byte{}}
+	for v, r := range releases {
+		s.files[assetPath(v)] = r.data
+		s.files[assetPath(v)+".sha256"] = []byte(r.sha256 + "  bin/firewall-controller\n")
+	}
+	s.Server = &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}
+	go func() { _ = s.Serve(l) }() // until Close
+	return s, nil
+}
+
+func assetPath(version string) string {
+	return "/firewall-controller/" + version + "/firewall-controller"
+}
+
+func (s *server) assetURL(version string) string { return s.url + assetPath(version) }
+
+// ServeHTTP implements http.Handler.
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	rec := &recorder{ResponseWriter: w, request: request{path: r.URL.Path, status: http.StatusOK}}
+	s.mu.Lock()
+	data, ok := s.files[r.URL.Path]
+	if r.URL.Path == s.broken {
+		data = flipped(data)
+	}
+	s.mu.Unlock()
+	if ok {
+		http.ServeContent(rec, r, "", time.Time{}, bytes.NewReader(data))
+	} else {
+		http.NotFound(rec, r)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.log = append(s.log, rec.request)
+}
+
+// recorder notes the answer.
+type recorder struct {
+	http.ResponseWriter
+	request
+}
+
+func (r *recorder) WriteHeader(status int) {
+	r.status = status
+	r.ResponseWriter.WriteHeader(status)
+}
+
+// flipped is data with one bit changed in its middle: same length, same header.
+func flipped(data []byte) []byte {
+	other := bytes.Clone(data)
+	other[len(other)/2] ^= 1
+	return other
+}
+
+// corrupt makes the server send other bytes for a version, with the old sum.
+func (s *server) corrupt(version string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.broken = assetPath(version)
+}
+
+func (s *server) repair() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.broken = ""
+}
+
+// asked counts the requests so far, of one version or, with "", of all.
+func (s *server) asked(version string) counts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var c counts
+	for _, r := range s.log {
+		switch {
+		case version != "" && !strings.HasPrefix(r.path, assetPath(version)):
+		case strings.HasSuffix(r.path, ".sha256"):
+			c.sums++
+		default:
+			c.programs++
+		}
+	}
+	return c
+}
+
+func (c counts) minus(o counts) counts { return counts{c.programs - o.programs, c.sums - o.sums} }
