@@ -52,6 +52,9 @@ func childApply(target, payload, digest string) error {
 	}
 	res, err := u.Apply(context.Background(), fileRelease(f, digest))
 	fmt.Println(res.Outcome)
+	if memory, err := os.ReadFile("/proc/self/status"); err == nil {
+		fmt.Printf("%s\n", memory)
+	}
 	return err
 }
 

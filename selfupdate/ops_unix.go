@@ -40,7 +40,12 @@ func lockFile(path string) (func(), error) {
 		}
 		return nil, &fs.PathError{Op: "flock", Path: path, Err: err}
 	}
-	return func() { _ = f.Close() }, nil
+	return func() {
+		// Closing is not enough: a child that another goroutine is about to start
+		// has the lock too, between its fork and its exec.
+		_ = unix.Flock(int(f.Fd()), unix.LOCK_UN)
+		_ = f.Close()
+	}, nil
 }
 
 // syncDir makes the names in a directory durable. Some network file systems

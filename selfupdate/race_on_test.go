@@ -1,0 +1,5 @@
+//go:build race
+
+package selfupdate
+
+const raceEnabled = true
