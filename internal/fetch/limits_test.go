@@ -169,6 +169,25 @@ func TestPace(t *testing.T) {
 	}
 }
 
+// A new connection would be as slow.
+func TestDripNotResumed(t *testing.T) {
+	var n atomic.Int32
+	h := func(w http.ResponseWriter, _ *http.Request) {
+		n.Add(1)
+		w.Header().Set("ETag", `"v1"`)
+		for range 1000 {
+			_, _ = w.Write([]byte{1})
+			flush(w)
+			time.Sleep(time.Second)
+		}
+	}
+	bubble(t, Options{}, h, func(t *testing.T, c *Client) {
+		_, _, err := get(t, c, Request{URL: "http://h/"})
+		fails(t, err, selfupdate.ErrNetwork)
+		assert.EqualValues(t, 1, n.Load())
+	})
+}
+
 // A slow reader is no slow server.
 func TestPaceOfTheReader(t *testing.T) {
 	h := func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 100)) }

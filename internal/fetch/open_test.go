@@ -183,6 +183,17 @@ func TestOpenOffset(t *testing.T) {
 	}
 }
 
+// "*" is fine when the source has told the size, else the end can't be known.
+func TestOpenOffsetOfUnknownSize(t *testing.T) {
+	url := raw(t, func(int, *http.Request) string {
+		return "HTTP/1.1 206 X\r\nContent-Range: bytes 5-9/*\r\nContent-Length: 5\r\nConnection: close\r\n\r\n56789"
+	})
+	for size, want := range map[int64]error{10: nil, -1: selfupdate.ErrResponse} {
+		_, _, err := get(t, quickClient(), Request{URL: url, Size: size, Offset: 5, Validator: `"v1"`})
+		fails(t, err, want)
+	}
+}
+
 // A 416 that does not say "you had it all" means that the asset is another one.
 func TestOpenOffsetBeyond(t *testing.T) {
 	for _, span := range []string{"bytes */4", "bytes */x", ""} {
@@ -228,7 +239,7 @@ func TestReadAll(t *testing.T) {
 			_, _ = io.WriteString(w, "0123456789")
 		case "/announced":
 			w.Header().Set("Content-Length", fmt.Sprint(100<<20))
-			_, _ = w.Write(make([]byte, 4096))
+			_, _ = w.Write(make([]byte, 5)) // the announcement is enough
 			hangUp(w)
 		case "/endless":
 			for {

@@ -184,6 +184,9 @@ func TestCredential(t *testing.T) {
 				mine := homeLog.requests()[from[0]:]
 				assert.NotEmpty(t, secrets(mine[0]))
 				assert.Equal(t, tt.homeLast, len(secrets(mine[len(mine)-1])) > 0)
+				for _, r := range mine {
+					assert.Empty(t, r.Header.Get("Referer"))
+				}
 				for _, r := range append(portLog.requests()[from[1]:], hostLog.requests()[from[2]:]...) {
 					assert.Empty(t, secrets(r))
 					assert.Empty(t, r.Header.Get("Authorization"))
@@ -232,6 +235,24 @@ func read(t *testing.T, address, how string) {
 	data, _, err := get(t, c, req)
 	require.NoError(t, err)
 	require.Equal(t, "asset", string(data))
+}
+
+// A retry starts at home again, with the credentials.
+func TestCredentialAgain(t *testing.T) {
+	n := 0
+	away, _ := serveOn(t, "127.0.0.2", func(w http.ResponseWriter, r *http.Request) {
+		assert.Empty(t, secrets(r))
+		if n++; n < 3 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	home, l := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, away.URL, http.StatusFound) })
+	_, _, err := get(t, quickClient(), Request{URL: home.URL, Credential: token()})
+	require.NoError(t, err)
+	require.Len(t, l.requests(), 3)
+	for _, r := range l.requests() {
+		assert.Len(t, secrets(r), 2)
+	}
 }
 
 func TestCredentialInURL(t *testing.T) {
