@@ -119,6 +119,10 @@ func reproduce(ctx context.Context, repository string, r release) error {
 		fmt.Println("not built again: the work tree has changes that no clone would have")
 		return nil
 	}
+	commit := r.commit
+	if commit == "none" { // goreleaser's word in a repository without a remote
+		commit = "HEAD"
+	}
 	work, err := os.MkdirTemp("", "reproduce-")
 	if err != nil {
 		return err
@@ -128,7 +132,7 @@ func reproduce(ctx context.Context, repository string, r release) error {
 	if err := command(ctx, "", "git", "clone", "--quiet", "--no-local", repository, clone); err != nil {
 		return err
 	}
-	if err := command(ctx, clone, "git", "checkout", "--quiet", r.commit); err != nil {
+	if err := command(ctx, clone, "git", "checkout", "--quiet", commit); err != nil {
 		return err
 	}
 	for program, dir := range map[string]string{"selfupdate": "cmd/selfupdate", "firewall-controller": "examples/firewall-controller"} {
