@@ -2,6 +2,7 @@ package selfupdate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -24,6 +25,13 @@ func child() int {
 		err = childApply(args[1], args[2], args[3])
 	case "rollback":
 		_, err = Rollback(context.Background(), RollbackOptions{Target: args[1], Reason: "test"})
+	case "self":
+		err = childSelf(args[1], args[2])
+	case "where":
+		var u *Updater
+		if u, err = New(Config{Trust: UnsignedChecksum("test")}); err == nil {
+			fmt.Println(u.Target())
+		}
 	case "status":
 		var st Status
 		st, err = ReadStatus(args[1], nil)
@@ -67,4 +75,57 @@ func fileRelease(f *os.File, version string) Release {
 	return Release{Version: version, Assets: []Asset{{Name: "app", Size: -1, Open: func(context.Context, Position) (Body, error) {
 		return Body{ReadCloser: io.NopCloser(f), Size: -1}, nil
 	}}}}
+}
+
+// childSelf replaces the running program and goes back.
+func childSelf(payload, digest string) error {
+	trust, err := parsePinned(digest)
+	if err != nil {
+		return err
+	}
+	own, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	sum, err := newTarget(own).hash(own, checksum.SHA256)
+	if err != nil {
+		return err
+	}
+	u, err := New(Config{Trust: Pinned(sum)})
+	if err != nil {
+		return err
+	}
+	fmt.Println("target", u.Target())
+	show := func(res Result, err error) {
+		if errors.Is(err, ErrRejected) {
+			fmt.Println("rejected", res.RestartNeeded)
+			return
+		}
+		fmt.Println(res.Outcome, res.RestartNeeded)
+	}
+	show(u.Apply(context.Background(), Release{Version: "own", Assets: []Asset{{Name: "app", Size: -1, Open: func(context.Context, Position) (Body, error) {
+		return Body{}, errors.New("not needed")
+	}}}}))
+	next, err := New(Config{Trust: trust, AllowOtherProgram: true})
+	if err != nil {
+		return err
+	}
+	f, err := os.Open(payload)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	show(next.Apply(context.Background(), fileRelease(f, "v2")))
+	show(next.Apply(context.Background(), fileRelease(f, "v2")))
+	show(next.Rollback(context.Background(), RollbackOptions{}))
+	show(next.Apply(context.Background(), fileRelease(f, "v2")))
+	return nil
+}
+
+func newTarget(path string) *target {
+	t, err := openTarget(path, nil, system())
+	if err != nil {
+		panic(err)
+	}
+	return t
 }

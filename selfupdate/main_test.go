@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -173,4 +174,9 @@ func listing(t testing.TB, dir string) []string {
 		return nil
 	}))
 	return all
+}
+
+func sorted(s []string) []string {
+	slices.Sort(s)
+	return s
 }

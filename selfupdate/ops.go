@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -68,8 +69,8 @@ type space struct{ bytes, inodes uint64 }
 // system returns the operations of the machine.
 func system() ops {
 	return ops{
-		create:   func(p string) (file, error) { return openOS(p, os.O_RDWR|os.O_CREATE|os.O_EXCL|noFollow) },
-		open:     func(p string) (file, error) { return openOS(p, os.O_RDONLY|noFollow) },
+		create:   func(p string) (file, error) { return openOS(p, os.O_RDWR|os.O_CREATE|os.O_EXCL|noFollow, true) },
+		open:     func(p string) (file, error) { return openOS(p, os.O_RDONLY|noFollow, false) },
 		link:     os.Link,
 		rename:   os.Rename,
 		remove:   func(p string) error { return unless(os.Remove(p), fs.ErrNotExist) },
@@ -89,14 +90,30 @@ func system() ops {
 	}
 }
 
-type osFile struct{ *os.File }
+type osFile struct {
+	*os.File
+	writer bool
+}
 
-func openOS(path string, flag int) (file, error) {
+func openOS(path string, flag int, writer bool) (file, error) {
 	f, err := os.OpenFile(path, flag, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	return osFile{f}, nil
+	return osFile{f, writer}, nil
+}
+
+// Close closes the file and, after writing, waits for children that another
+// goroutine is starting: between fork and exec they have the file open too, and
+// whoever executes it then gets ETXTBSY (golang/go#22315). On Linux the lock is
+// held until the exec is done.
+func (f osFile) Close() error {
+	err := f.File.Close()
+	if f.writer {
+		syscall.ForkLock.RLock()
+		syscall.ForkLock.RUnlock() //nolint:staticcheck // nothing to do in between
+	}
+	return err
 }
 
 func readNames(path string) ([]string, error) {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -425,8 +424,6 @@ func statSize(t *testing.T, path string) int64 {
 	require.NoError(t, err)
 	return fi.Size()
 }
-
-func sorted(s []string) []string { slices.Sort(s); return s }
 
 func hideSize(open func(context.Context, Position) (Body, error)) func(context.Context, Position) (Body, error) {
 	return func(ctx context.Context, p Position) (Body, error) {

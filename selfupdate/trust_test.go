@@ -1,0 +1,223 @@
+package selfupdate
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// keyVerifier is a Verifier as an importer would write one: an Ed25519 signature
+// beside the checksum file.
+type keyVerifier struct {
+	key     ed25519.PublicKey
+	version string // what the signature states
+}
+
+func (v keyVerifier) Verify(ctx context.Context, m Message) (Statement, error) {
+	sig, err := m.Signature(ctx, m.SumsName+".sig")
+	if err != nil {
+		return Statement{}, err
+	}
+	if !ed25519.Verify(v.key, m.Sums, sig) {
+		return Statement{}, errors.New("does not verify")
+	}
+	return Statement{Key: "test key", Version: v.version}, nil
+}
+
+func TestSigned(t *testing.T) {
+	pub, priv, err := ed25519.GenerateKey(nil)
+	require.NoError(t, err)
+	otherPub, _, err := ed25519.GenerateKey(nil)
+	require.NoError(t, err)
+	good := keyVerifier{key: pub, version: "v2"}
+	for _, tt := range []struct {
+		name  string
+		trust Trust
+		sign  func(sums []byte) []byte // nil: no signature
+		extra string                   // in the checksum file
+		want  error
+	}{
+		{"good", Signed(good), nil, "", nil},
+		{"one of two keys", Signed(keyVerifier{key: otherPub}, good), nil, "", nil},
+		{"wrong key", Signed(keyVerifier{key: otherPub}), nil, "", ErrSignature},
+		{"signature of other bytes", Signed(good), func([]byte) []byte { return ed25519.Sign(priv, []byte("other")) }, "", ErrSignature},
+		{"no signature", Signed(good), func([]byte) []byte { return nil }, "", ErrNotFound},
+		{"states another version", Signed(keyVerifier{key: pub, version: "v1"}), nil, "", ErrVersionMismatch},
+		{"states none", Signed(keyVerifier{key: pub}), nil, "", ErrVersionNotBound},
+		{"states none, allowed", Signed(keyVerifier{key: pub}).AllowUnboundVersion(), nil, "", nil},
+		{"another version is not allowed by that", Signed(keyVerifier{key: pub, version: "v1"}).AllowUnboundVersion(), nil, "", ErrVersionMismatch},
+		{"the checksum file states it", Signed(keyVerifier{key: pub}), nil, "# version: v2\n", nil},
+		{"the checksum file states another", Signed(keyVerifier{key: pub}), nil, "# version: v3\n", ErrVersionMismatch},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := installed(t, "v1")
+			rel := releaseOf(t, "v2", "v2")
+			sums := []byte(tt.extra + digests["v2"].Hex() + "  app\n")
+			sign := tt.sign
+			if sign == nil {
+				sign = func(s []byte) []byte { return ed25519.Sign(priv, s) }
+			}
+			rel.Lookup = func(name string) (Asset, error) {
+				switch sig := sign(sums); {
+				case name == "app.sha256":
+					return rel.asset("v2", name, sums), nil
+				case name == "app.sha256.sig" && sig != nil:
+					return rel.asset("v2", name, sig), nil
+				}
+				return Asset{}, ErrNotFound
+			}
+			u := updater(t, path, func(c *Config) { c.Trust = tt.trust })
+			res, err := u.Apply(t.Context(), rel.Release)
+			if tt.want == nil {
+				require.NoError(t, err)
+				assert.Equal(t, "signed by test key", res.Policy)
+				return
+			}
+			require.ErrorIs(t, err, tt.want)
+			assert.Zero(t, rel.opened["app"], "not downloaded")
+			assert.Equal(t, "v1", run(t, path))
+		})
+	}
+}
+
+func TestVersionInTheAssetsName(t *testing.T) {
+	for _, tt := range []struct {
+		name, version string
+		want          bool
+	}{
+		{"app_1.2.3_linux_amd64", "v1.2.3", true},
+		{"app-v1.2.3", "v1.2.3", true},
+		{"app-1.2.3.tar.gz", "v1.2.3", true},
+		{"app-v1.2.34", "v1.2.3", false},
+		{"app-v11.2.3", "v1.2.3", false},
+		{"app-1.2.3.4", "v1.2.3", false},
+		{"app", "v1.2.3", false},
+		{"app-linux-amd64", "", false},
+	} {
+		assert.Equal(t, tt.want, nameHasVersion(tt.name, tt.version), "%s %s", tt.name, tt.version)
+	}
+}
+
+// gunzip is an Unpacker as an importer would write one.
+type gunzip struct{}
+
+func (gunzip) Unpack(_ context.Context, archive io.ReaderAt, size int64, name string) (io.ReadCloser, error) {
+	return gzip.NewReader(io.NewSectionReader(archive, 0, size))
+}
+
+func TestUnpack(t *testing.T) {
+	var archive bytes.Buffer
+	w := gzip.NewWriter(&archive)
+	_, err := w.Write(contents["v2"])
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	release := func(data []byte) *release {
+		r := releaseOf(t, "v2", "v2")
+		r.Assets[0] = r.asset("v2", "app.gz", data)
+		return r
+	}
+	sum := digestOf(archive.Bytes())
+	path := installed(t, "v1")
+	u := updater(t, path, func(c *Config) { c.Trust, c.Unpack = Pinned(sum), gunzip{} })
+	rel := release(archive.Bytes())
+	for _, want := range []Outcome{Updated, UpToDate} {
+		res, err := u.Apply(t.Context(), rel.Release)
+		require.NoError(t, err)
+		assert.Equal(t, want, res.Outcome)
+		assert.Equal(t, digests["v2"], res.SHA256)
+	}
+	assert.Equal(t, "v2", run(t, path))
+	assert.Equal(t, 1, rel.opened["app.gz"], "known by the archive's digest")
+	clean(t, path, "unpacked")
+
+	// The archive is verified before it is opened; one that holds something else is refused.
+	page := new(bytes.Buffer)
+	w = gzip.NewWriter(page)
+	_, _ = w.Write([]byte("<html>"))
+	require.NoError(t, w.Close())
+	for name, tt := range map[string]struct {
+		trust Trust
+		max   int64
+		want  error
+	}{
+		"other digest":   {Pinned(sum), 0, ErrDigestMismatch},
+		"no program":     {Pinned(digestOf(page.Bytes())), 0, ErrFormat},
+		"not an archive": {Pinned(digestOf(page.Bytes()[3:])), 0, ErrFormat},
+	} {
+		t.Run(name, func(t *testing.T) {
+			data := page.Bytes()
+			if name == "not an archive" {
+				data = data[3:]
+			}
+			path := installed(t, "v1")
+			u := updater(t, path, func(c *Config) { c.Trust, c.Unpack = tt.trust, gunzip{} })
+			_, err := u.Apply(t.Context(), release(data).Release)
+			require.ErrorIs(t, err, tt.want)
+			assert.Equal(t, []string{".app.d", ".app.d/slots", "app"}, sorted(listing(t, filepath.Dir(path))))
+		})
+	}
+}
+
+func TestUnpackBomb(t *testing.T) {
+	var archive bytes.Buffer
+	w := gzip.NewWriter(&archive)
+	_, err := io.CopyN(w, endless{}, 64<<20)
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	path := installed(t, "v1")
+	rel := releaseOf(t, "v2", "v2")
+	rel.Assets[0] = rel.asset("v2", "app.gz", archive.Bytes())
+	u := updater(t, path, func(c *Config) { c.Trust, c.Unpack, c.MaxSize = Pinned(digestOf(archive.Bytes())), gunzip{}, 1<<20 })
+	_, err = u.Apply(t.Context(), rel.Release)
+	require.ErrorIs(t, err, ErrTooLarge)
+	assert.Equal(t, []string{".app.d", ".app.d/slots", "app"}, sorted(listing(t, filepath.Dir(path))))
+}
+
+// A program that updates itself is told to restart, also when somebody else did it.
+func TestRestartNeeded(t *testing.T) {
+	dir := t.TempDir()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	path := filepath.Join(dir, "app")
+	out, err := exec.Command("cp", self, path).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	cmd := exec.Command(path)
+	cmd.Env = append(os.Environ(), childEnv+"=self\n"+programs["v2"]+"\n"+digests["v2"].String())
+	out, err = cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.Equal(t, fmt.Sprintf("target %s\nup to date false\nupdated true\nup to date true\nrolled back false\nrejected false\n", path), string(out))
+}
+
+func TestOwnExecutableNamedDeleted(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "app (deleted)")
+	self, err := os.Executable()
+	require.NoError(t, err)
+	out, err := exec.Command("cp", self, path).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	cmd := exec.Command(path)
+	cmd.Env = append(os.Environ(), childEnv+"=where")
+	out, err = cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.Equal(t, path+"\n", string(out))
+}
+
+func TestClassOf(t *testing.T) {
+	assert.Equal(t, Temporary, ClassOf(fmt.Errorf("x: %w", &RateLimitError{Host: "h", Reset: time.Unix(0, 0)})))
+	assert.ErrorIs(t, &RateLimitError{}, ErrLimited)
+	assert.Equal(t, Class(0), ClassOf(errors.New("other")))
+	assert.Equal(t, Class(0), ClassOf(nil))
+	assert.Equal(t, Local, ClassOf(&Error{Step: "swap", Err: explain(os.ErrPermission)}))
+	assert.Equal(t, "none", Class(0).String())
+}
