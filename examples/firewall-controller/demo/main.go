@@ -101,7 +101,7 @@ func (d *demo) prepare(ctx context.Context) error {
 	if err := d.build(ctx); err != nil {
 		return err
 	}
-	server, err := serve(d.releases)
+	server, err := serve(ctx, d.releases)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -35,8 +36,8 @@ type counts struct{ programs, sums int }
 
 func (c counts) String() string { return fmt.Sprintf("%d program, %d .sha256", c.programs, c.sums) }
 
-func serve(releases map[string]release) (*server, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func serve(ctx context.Context, releases map[string]release) (*server, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}

@@ -63,6 +63,7 @@ func (c *Controller) Run(ctx context.Context) (leave bool) {
 		if c.reconcile(ctx) {
 			return true
 		}
+		tick.Reset(c.cfg.Interval) // whatever the reason for this one was
 		select {
 		case <-ctx.Done():
 			return false

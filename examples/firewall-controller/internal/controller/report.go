@@ -78,7 +78,7 @@ func (c *Controller) status(up outcome, message string) firewall.Status {
 	s := firewall.Status{
 		ActualVersion: c.cfg.Version,
 		Message:       message,
-		LastReconcile: time.Now().UTC(),
+		LastReconcile: time.Now().UTC().Truncate(time.Second),
 		Reconciles:    c.reconciles,
 		PID:           os.Getpid(),
 		RulesInForce:  c.rules,
