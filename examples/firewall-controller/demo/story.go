@@ -31,7 +31,7 @@ func (d *demo) story() []step {
 }
 
 func (d *demo) works(ctx context.Context) error {
-	before := d.server.asked("")
+	before := d.server.asked()
 	pid, err := d.reports(ctx, v0, 0)
 	if err != nil {
 		return err
@@ -44,11 +44,11 @@ func (d *demo) works(ctx context.Context) error {
 		return err
 	}
 	d.ok("pid %d reports %s, rules in force: %d", pid, st.ActualVersion, st.RulesInForce)
-	first := d.server.asked("").minus(before)
+	first := d.server.asked().minus(before)
 	if err := d.goesOn(ctx, pid, 3); err != nil {
 		return err
 	}
-	if all := d.server.asked("").minus(before); all != first || first.programs != 0 {
+	if all := d.server.asked().minus(before); all != first || first.programs != 0 {
 		return fmt.Errorf("requests for nothing: %v", all)
 	}
 	d.ok("requests: %v, to know what is installed; none in 3 more reconciles", first)
@@ -57,7 +57,7 @@ func (d *demo) works(ctx context.Context) error {
 }
 
 func (d *demo) updates(ctx context.Context) error {
-	old, before := d.service.now().pid, d.server.asked("")
+	old, before := d.service.now().pid, d.server.asked()
 	if err := d.change(v1, 1); err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (d *demo) updates(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	requests := d.server.asked("").minus(before)
+	requests := d.server.asked().minus(before)
 	if requests.programs != 1 {
 		return fmt.Errorf("requests: %v, want 1 program", requests)
 	}
@@ -82,7 +82,7 @@ func (d *demo) updates(ctx context.Context) error {
 }
 
 func (d *demo) refuses(ctx context.Context) error {
-	pid, before := d.service.now().pid, d.server.asked("")
+	pid, before := d.service.now().pid, d.server.asked()
 	files, err := d.listing()
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (d *demo) refuses(ctx context.Context) error {
 	if err := d.stillAtWork(ctx, pid, st.Reconciles); err != nil {
 		return err
 	}
-	requests := d.server.asked("").minus(before)
+	requests := d.server.asked().minus(before)
 	if err := d.nothingLeft(ctx, files); err != nil {
 		return err
 	}
@@ -161,13 +161,13 @@ func (d *demo) nothingLeft(ctx context.Context, want map[string]string) error {
 func (d *demo) recovers(ctx context.Context) error {
 	old := d.service.now().pid
 	d.server.repair()
-	before := d.server.asked("")
+	before := d.server.asked()
 	d.tell("server", "%s is what it should be from now on; nobody touches the firewall", v2)
 	pid, err := d.replacedBy(ctx, v2, old)
 	if err != nil {
 		return err
 	}
-	d.table.row(v2, pid, "came once the server was repaired", d.server.asked("").minus(before))
+	d.table.row(v2, pid, "came once the server was repaired", d.server.asked().minus(before))
 	return nil
 }
 
@@ -177,7 +177,7 @@ func (d *demo) goesBack(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	before := d.server.asked("")
+	before := d.server.asked()
 	if err := d.operator(ctx, "rollback", "--target", d.target, "--reason", "drops packets"); err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func (d *demo) goesBack(ctx context.Context) error {
 	if err := d.goesOn(ctx, pid, 3); err != nil {
 		return err
 	}
-	requests := d.server.asked("").minus(before)
+	requests := d.server.asked().minus(before)
 	now, err := d.readStatus()
 	switch {
 	case err != nil:
@@ -216,7 +216,7 @@ func (d *demo) goesBack(ctx context.Context) error {
 }
 
 func (d *demo) clears(ctx context.Context) error {
-	old, before := d.service.now().pid, d.server.asked("")
+	old, before := d.service.now().pid, d.server.asked()
 	if err := d.operator(ctx, "clear", "--target", d.target); err != nil {
 		return err
 	}
@@ -224,7 +224,7 @@ func (d *demo) clears(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.table.row(v2, pid, "allowed again, installed", d.server.asked("").minus(before))
+	d.table.row(v2, pid, "allowed again, installed", d.server.asked().minus(before))
 	return nil
 }
 
