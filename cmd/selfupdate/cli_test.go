@@ -1,0 +1,253 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/metal-stack/selfreconcile/selfupdate"
+)
+
+func TestExitCode(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		err  error
+		want int
+	}{
+		{"none", nil, 0},
+		{"temporary", fmt.Errorf("x: %w", selfupdate.ErrNetwork), 1},
+		{"rate limit", &selfupdate.RateLimitError{Host: "h"}, 1},
+		{"interrupted", fmt.Errorf("x: %w", context.Canceled), 1},
+		{"deadline", &selfupdate.Error{Err: context.DeadlineExceeded}, 1},
+		{"network without a class", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, 1},
+		{"usage", usagef("x"), 2},
+		{"argument that the library refuses", errors.New("x"), 2},
+		{"refused", &selfupdate.Error{Err: selfupdate.ErrDigestMismatch}, 3},
+		{"refused plan", &refused{fmt.Errorf("%w: x", selfupdate.ErrRejected)}, 3},
+		{"local", &selfupdate.Error{Err: selfupdate.ErrBusy}, 4},
+		{"file without a class", &fs.PathError{Op: "open", Path: "x", Err: fs.ErrNotExist}, 4},
+		{"errno", syscall.ENOSPC, 4},
+		{"output", &outputError{io.ErrClosedPipe}, 4},
+	} {
+		t.Run(tt.name, func(t *testing.T) { assert.Equal(t, tt.want, exitCode(tt.err)) })
+	}
+}
+
+// sentinels are those of the library.
+var sentinels = []error{
+	selfupdate.ErrNotFound, selfupdate.ErrNetwork, selfupdate.ErrLimited, selfupdate.ErrDigestMismatch,
+	selfupdate.ErrNoChecksum, selfupdate.ErrRejected, selfupdate.ErrTooLarge, selfupdate.ErrFormat,
+	selfupdate.ErrOtherProgram, selfupdate.ErrAsset, selfupdate.ErrInsecure, selfupdate.ErrResponse,
+	selfupdate.ErrManaged, selfupdate.ErrVersionMismatch, selfupdate.ErrBusy, selfupdate.ErrNoTarget,
+	selfupdate.ErrPermission, selfupdate.ErrNoSpace, selfupdate.ErrNoPrevious, selfupdate.ErrRecordFormat,
+}
+
+// TestReport: every decision comes with what to do about it, in two lines.
+func TestReport(t *testing.T) {
+	for _, sentinel := range sentinels {
+		t.Run(sentinel.Error(), func(t *testing.T) {
+			var out, stderr bytes.Buffer
+			e := &env{stdout: &out, stderr: &stderr, command: "apply", target: "/nowhere/app", changes: true}
+			e.report(&selfupdate.Error{Step: "step", Path: "/nowhere/app", Err: errors.Join(fmt.Errorf("%w: why", sentinel))})
+			lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
+			require.Len(t, lines, 2)
+			assert.Contains(t, lines[0], "selfupdate apply: step /nowhere/app: "+sentinel.Error()+": why")
+			assert.Regexp(t, `^/nowhere/app is unchanged; .{8}`, lines[1])
+			assert.Empty(t, out.String())
+		})
+	}
+}
+
+func TestReportState(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		err     error
+		command string
+		changes bool
+		want    string
+	}{
+		{"unchanged", &selfupdate.Error{Err: selfupdate.ErrBusy}, "apply", true, "unchanged"},
+		{"replaced", &selfupdate.Error{State: selfupdate.Replaced, Err: selfupdate.ErrNoSpace}, "apply", true, "replaced"},
+		{"restored", &selfupdate.Error{State: selfupdate.Restored, Err: selfupdate.ErrNoSpace}, "rollback", true, "restored"},
+		{"a command that changes nothing", &selfupdate.Error{Err: selfupdate.ErrPermission}, "status", false, ""},
+		{"nobody can read the result", &outputError{io.ErrClosedPipe}, "apply", true, ""},
+		{"usage", usagef("x"), "apply", true, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			e := &env{command: tt.command, target: "/nowhere/app", changes: tt.changes}
+			assert.Equal(t, tt.want, e.state(tt.err))
+		})
+	}
+}
+
+func TestReportJSON(t *testing.T) {
+	var out bytes.Buffer
+	e := &env{stdout: &out, stderr: io.Discard, json: true, command: "apply", target: "/nowhere/app", changes: true}
+	assert.Equal(t, 4, e.report(&selfupdate.Error{Step: "lock", State: selfupdate.Replaced, Err: selfupdate.ErrBusy}))
+	assert.JSONEq(t, `{"error": "lock: another update of this target is running (the target is the new program)",
+		"class": "local", "state": "replaced", "advice": "wait until the other update has ended"}`, out.String())
+}
+
+// TestReportControl: nothing that a server sends can steer a terminal.
+func TestReportControl(t *testing.T) {
+	var stderr bytes.Buffer
+	e := &env{stdout: io.Discard, stderr: &stderr}
+	e.report(errors.New("a\x1b[2Jb\u009bc\r\nd\u202e"))
+	assert.Equal(t, "selfupdate: a?[2Jb?c?; d?\n"+"see selfupdate --help\n", stderr.String())
+}
+
+func TestParse(t *testing.T) {
+	for _, tt := range []struct {
+		args, want []string
+		flag       string
+	}{
+		{[]string{"a", "--flag", "x", "b"}, []string{"a", "b"}, "x"},
+		{[]string{"--flag=x", "a"}, []string{"a"}, "x"},
+		{[]string{"a", "b", "-flag", "x"}, []string{"a", "b"}, "x"},
+		{[]string{"--", "--flag", "x"}, []string{"--flag", "x"}, ""},
+		{[]string{"a", "--flag", "x", "--", "-b", "--"}, []string{"a", "-b", "--"}, "x"},
+		{[]string{"-"}, []string{"-"}, ""},
+		{nil, nil, ""},
+	} {
+		fs := (&env{}).newFlags("test")
+		value := fs.String("flag", "", "")
+		got, err := parse(fs, tt.args)
+		require.NoError(t, err)
+		assert.Equal(t, tt.want, got, "%q", tt.args)
+		assert.Equal(t, tt.flag, *value, "%q", tt.args)
+	}
+}
+
+// TestHelp: each flag of each command is explained, with its default, and no line
+// is too wide for a terminal.
+func TestHelp(t *testing.T) {
+	for _, c := range commands(&env{}) {
+		t.Run(c.name, func(t *testing.T) {
+			c.flags.VisitAll(func(f *flag.Flag) {
+				assert.Contains(t, c.order, f.Name)
+				assert.Regexp(t, `default|required`, flagHelp(f), f.Name)
+			})
+			for _, name := range c.order {
+				if !strings.HasSuffix(name, ":") {
+					assert.NotNil(t, c.flags.Lookup(name), name)
+				}
+			}
+			for line := range strings.SplitSeq(c.help(), "\n") {
+				assert.LessOrEqual(t, len(line), 100, line)
+			}
+			assert.Contains(t, c.help(), exitCodes)
+		})
+	}
+}
+
+func TestQuote(t *testing.T) {
+	for s, want := range map[string]string{
+		"/usr/local/bin/app": "/usr/local/bin/app",
+		"my app":             "'my app'",
+		"it's":               `'it'\''s'`,
+		"a;b":                "'a;b'",
+		"":                   "''",
+		"$HOME":              "'$HOME'",
+	} {
+		if filepath.Separator == '/' {
+			assert.Equal(t, want, quote(s))
+		}
+	}
+}
+
+func TestProgramName(t *testing.T) {
+	p := "-linux-amd64"
+	if h := selfupdate.Host(); h.OS != "linux" || h.Arch != "amd64" {
+		p = "-" + platform
+	}
+	for _, tt := range []struct {
+		name, base, repo string
+		assets           []string
+		want             string
+	}{
+		{"the target's name", "app", "repo", []string{"app" + p, "repo" + p}, "app"},
+		{"the repository's name", "app", "metalctl", []string{"metalctl" + p, "metalctl" + p + ".sha512"}, "metalctl"},
+		{"a part of a word is no mention", "ctl", "metalctl", []string{"metalctl" + p}, "metalctl"},
+		{"another program that mentions it", "server", "tool", []string{"tool" + p, "tool-server" + p}, "server"},
+		{"neither", "app", "repo", []string{"x" + p, "y" + p}, "app"},
+		{"no assets", "app", "repo", nil, "app"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			assert.Equal(t, tt.want, programName(tt.assets, tt.base, tt.repo))
+			slices.Reverse(tt.assets)
+			assert.Equal(t, tt.want, programName(tt.assets, tt.base, tt.repo))
+		})
+	}
+}
+
+func TestProgress(t *testing.T) {
+	var out bytes.Buffer
+	now := time.Unix(1000, 0)
+	p := &progress{w: &out, now: func() time.Time { return now }}
+	for done := int64(0); done <= 40<<20; done += 1 << 20 { // 25 ms each: a second
+		p.update(done, 40<<20)
+		now = now.Add(25 * time.Millisecond)
+	}
+	p.finish()
+	lines := strings.Split(out.String(), "\r")
+	assert.Equal(t, "", lines[0])
+	assert.Len(t, lines[1:], 12, "each tenth of a second, and the end")
+	assert.Equal(t, "0 B of 40.0 MiB, 0 %", lines[1])
+	assert.Equal(t, "20.0 MiB of 40.0 MiB, 50 %, 40.0 MiB/s", lines[6])
+	assert.Equal(t, "40.0 MiB of 40.0 MiB, 100 %, 39.0 MiB/s in 1s\n", lines[12])
+
+	out.Reset()
+	p.update(100, -1)
+	p.finish()
+	assert.Equal(t, "\r100 B\r100 B in 0s\n", out.String())
+
+	var none *progress
+	none.update(1, 2)
+	none.finish()
+}
+
+// TestInstall is an update and a way back inside this process, so that the race
+// detector and the coverage see them.
+func TestInstall(t *testing.T) {
+	s := startServer()
+	defer s.close()
+	target := filepath.Join(t.TempDir(), "app")
+	require.NoError(t, os.WriteFile(target, programs["v1"], 0o755)) //nolint:gosec // a program
+	for _, tt := range []struct {
+		args string
+		want int
+		now  string
+	}{
+		{"apply --url URL/ok/v2/app --version v2 --allow-http --unsigned-checksum x --verbose", exitDone, "v2"},
+		{"apply --url URL/ok/v2/app --version v2 --allow-http --unsigned-checksum x", exitDone, "v2"},
+		{"apply --url URL/wrong/v3/app --allow-http --unsigned-checksum x", exitRefused, "v2"},
+		{"rollback", exitDone, "v1"},
+		{"apply --github acme/app --tag v1.2.0 --asset app-PLATFORM --api-url API --allow-http --unsigned-checksum x", exitRefused, "v1"},
+		{"status", exitDone, "v1"},
+		{"clear", exitDone, "v1"},
+		{"apply --github acme/app --api-url API --allow-http --unsigned-checksum x -o json", exitDone, "v3"},
+	} {
+		line := strings.NewReplacer("URL", s.URL+"/files", "API", s.URL+"/api/v3", "PLATFORM", platform).Replace(tt.args)
+		var out bytes.Buffer
+		code := run(t.Context(), append(strings.Fields(line), "--target", target), nil, &out, &out)
+		require.Equal(t, tt.want, code, "%s: %s", line, &out)
+		got, err := os.ReadFile(target)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(programs[tt.now], got), line)
+	}
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/metal-stack/selfreconcile/selfupdate"
+)
+
+func rollbackCommand(e *env) *command {
+	var opts selfupdate.RollbackOptions
+	c := &command{
+		name: "rollback", summary: "put the program before the current one back",
+		forms: []string{"rollback --target PATH [--no-reject] [--reason TEXT]"},
+		about: "Puts the previous program back in one step, from this machine's disk, verified; it needs no network, and the " +
+			"current program may be broken or gone. The digest that is left is rejected: no update installs it again until " +
+			"\"selfupdate clear\" allows it. Run again, it goes back further.\n\n" +
+			"A running program is not restarted.",
+		flags: e.newFlags("rollback"),
+		order: append([]string{"Flags:", "target", "no-reject", "reason"}, shared[:]...),
+		example: "selfupdate rollback --target /usr/local/bin/firewall-controller --reason \"drops packets\"\n" +
+			"systemctl restart firewall-controller",
+	}
+	c.flags.StringVar(&opts.Target, "target", "", "`PATH` of the program (required)")
+	c.flags.BoolVar(&opts.KeepAllowed, "no-reject", false, "leave the current version installable: the next update may bring it back")
+	c.flags.StringVar(&opts.Reason, "reason", "", "`TEXT` for the record and for people (default none)")
+	c.run = func(ctx context.Context, args []string) error {
+		if err := noArguments(args); err != nil {
+			return err
+		}
+		if err := e.needTarget(opts.Target); err != nil {
+			return err
+		}
+		e.changes = true
+		return rollback(ctx, e, opts)
+	}
+	return c
+}
+
+// outcome is a result with the target that it is about.
+type outcome struct {
+	selfupdate.Result
+	Target string `json:"target"`
+}
+
+func rollback(ctx context.Context, e *env, opts selfupdate.RollbackOptions) error {
+	opts.Log = e.log()
+	before, berr := selfupdate.ReadStatus(opts.Target, nil)
+	res, err := selfupdate.Rollback(ctx, opts)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "rolled back %s to %s\n", e.target, program(res.Version, res.SHA256.String()))
+	if berr == nil && before.Current != nil {
+		left := selfupdate.Rejection{SHA256: before.Current.SHA256}
+		if opts.KeepAllowed {
+			fmt.Fprintf(&b, "%s stays installable\n", program(before.Current.Version, left.SHA256.String()))
+		} else {
+			fmt.Fprintf(&b, "%s is rejected; to allow it again: %s\n", or(before.Current.Version, "what was there"), e.clearCommand(left))
+		}
+	}
+	b.WriteString("a program that is running is not restarted: do that yourself\n")
+	return e.result(outcome{res, e.target}, b.String())
+}
+
+// program names a program for people.
+func program(version, digest string) string {
+	if version == "" {
+		return digest
+	}
+	return version + " (" + digest + ")"
+}
+
+func or(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
