@@ -28,9 +28,9 @@ func (m metadata) apply(f file) error {
 	if err := f.Chmod(m.mode); err != nil {
 		return fmt.Errorf("%w: mode %v: %v", ErrMetadata, m.mode, err)
 	}
-	for _, x := range m.xattrs {
-		if err := f.setXattr(x); err != nil {
-			return fmt.Errorf("%w: %s: %v", ErrMetadata, x.name, err)
+	for name, value := range m.xattrs {
+		if err := f.setXattr(name, value); err != nil {
+			return fmt.Errorf("%w: %s: %v", ErrMetadata, name, err)
 		}
 	}
 	if fi, err = f.Stat(); err != nil {
@@ -40,17 +40,4 @@ func (m metadata) apply(f file) error {
 		return fmt.Errorf("%w: mode %v became %v on this file system", ErrMetadata, m.mode, got)
 	}
 	return nil
-}
-
-// equal reports whether both describe the same file.
-func (m metadata) equal(o metadata) bool {
-	if m.mode != o.mode || m.uid != o.uid || m.gid != o.gid || len(m.xattrs) != len(o.xattrs) {
-		return false
-	}
-	for i := range m.xattrs {
-		if m.xattrs[i] != o.xattrs[i] {
-			return false
-		}
-	}
-	return true
 }

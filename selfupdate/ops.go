@@ -42,7 +42,7 @@ type file interface {
 	Stat() (fs.FileInfo, error)
 	Chmod(mode fs.FileMode) error
 	Chown(uid, gid int) error
-	setXattr(x xattr) error
+	setXattr(name, value string) error
 	reserve(size int64) error // disk space, without changing the file's size
 	writeOut(off, n int64)    // starts to write that range to the disk; a hint
 	Sync() error
@@ -52,12 +52,7 @@ type file interface {
 type metadata struct {
 	mode     fs.FileMode // permissions, setuid, setgid, sticky
 	uid, gid int         // -1: as they come
-	xattrs   []xattr
-}
-
-type xattr struct {
-	name  string
-	value string
+	xattrs   map[string]string
 }
 
 // flags are the properties of a file that stop a rename over it.
@@ -110,10 +105,14 @@ func openOS(path string, flag int, writer bool) (file, error) {
 func (f osFile) Close() error {
 	err := f.File.Close()
 	if f.writer {
-		syscall.ForkLock.RLock()
-		syscall.ForkLock.RUnlock() //nolint:staticcheck // nothing to do in between
+		awaitForks()
 	}
 	return err
+}
+
+func awaitForks() {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 }
 
 func readNames(path string) ([]string, error) {

@@ -19,7 +19,7 @@ func readMetadata(path string) (metadata, error) {
 	if err != nil {
 		return metadata{}, err
 	}
-	m := metadata{mode: modeOf(fi)}
+	m := metadata{mode: modeOf(fi), xattrs: map[string]string{}}
 	m.uid, m.gid = owner(fi)
 	for _, name := range keptXattrs {
 		v, err := getXattr(path, name)
@@ -28,7 +28,7 @@ func readMetadata(path string) (metadata, error) {
 		case err != nil:
 			return metadata{}, &fs.PathError{Op: "getxattr " + name, Path: path, Err: err}
 		default:
-			m.xattrs = append(m.xattrs, xattr{name, v})
+			m.xattrs[name] = v
 		}
 	}
 	return m, nil
@@ -49,12 +49,12 @@ func getXattr(path, name string) (string, error) {
 	}
 }
 
-func (f osFile) setXattr(x xattr) error {
-	buf := make([]byte, len(x.value)+1)
-	if n, err := unix.Fgetxattr(int(f.Fd()), x.name, buf); err == nil && string(buf[:n]) == x.value {
+func (f osFile) setXattr(name, value string) error {
+	buf := make([]byte, len(value)+1)
+	if n, err := unix.Fgetxattr(int(f.Fd()), name, buf); err == nil && string(buf[:n]) == value {
 		return nil // inherited from the directory; setting it may need a privilege that keeping it doesn't
 	}
-	return unix.Fsetxattr(int(f.Fd()), x.name, []byte(x.value), 0)
+	return unix.Fsetxattr(int(f.Fd()), name, []byte(value), 0)
 }
 
 // reserve makes a full disk show before the download. KEEP_SIZE: a file of the

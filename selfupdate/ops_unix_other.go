@@ -20,9 +20,9 @@ func readMetadata(path string) (metadata, error) {
 	return m, nil
 }
 
-func (f osFile) setXattr(xattr) error     { return unix.ENOTSUP }
-func (f osFile) reserve(size int64) error { return nil }
-func (f osFile) writeOut(off, n int64)    {}
+func (f osFile) setXattr(name, value string) error { return unix.ENOTSUP }
+func (f osFile) reserve(size int64) error          { return nil }
+func (f osFile) writeOut(off, n int64)             {}
 
 // readFlags knows of no flags here: what they stop shows at the rename.
 func readFlags(path string) (flags, error) {

@@ -75,11 +75,11 @@ func retryBusy(f func() error) error {
 	return err
 }
 
-func inode(fi fs.FileInfo) uint64         { return 0 }
-func owner(fi fs.FileInfo) (uid, gid int) { return -1, -1 }
-func (f osFile) setXattr(xattr) error     { return errors.ErrUnsupported }
-func (f osFile) reserve(size int64) error { return nil }
-func (f osFile) writeOut(off, n int64)    {}
+func inode(fi fs.FileInfo) uint64                  { return 0 }
+func owner(fi fs.FileInfo) (uid, gid int)          { return -1, -1 }
+func (f osFile) setXattr(name, value string) error { return errors.ErrUnsupported }
+func (f osFile) reserve(size int64) error          { return nil }
+func (f osFile) writeOut(off, n int64)             {}
 
 func readMetadata(path string) (metadata, error) {
 	fi, err := os.Lstat(path)

@@ -24,7 +24,7 @@ func checkProgram(candidate io.ReaderAt, old *debug.BuildInfo, version string) e
 	built, ok1 := releaseTag(bi.Main.Version)
 	asked, ok2 := releaseTag(version)
 	if ok1 && ok2 && built != asked {
-		return fmt.Errorf("%w: it says that it is %s, not %s", ErrVersionMismatch, bi.Main.Version, version)
+		return fmt.Errorf("%w: it says that it is %+q, not %+q", ErrVersionMismatch, bi.Main.Version, version)
 	}
 	return nil
 }

@@ -400,11 +400,16 @@ func TestWithoutHardLinks(t *testing.T) {
 	}
 }
 
+// Nor is anything staged elsewhere: TMPDIR may be noexec and another file system.
 func TestNoDescriptorOpenInHooks(t *testing.T) {
+	tmp := t.TempDir()
+	mount(t, "tmpfs", tmp, "tmpfs", unix.MS_NOEXEC, "size=64k")
 	path := installed(t, "v1")
+	t.Setenv("TMPDIR", tmp)
 	probe := func(c *Config) {
 		c.Probe = func(ctx context.Context, staged string) error {
 			assert.Equal(t, "v2", run(t, staged), "it can be executed: no writer has it open")
+			assert.True(t, strings.HasPrefix(staged, filepath.Dir(path)+"/.app.d/"), staged)
 			fds, err := os.ReadDir("/proc/self/fd")
 			require.NoError(t, err)
 			for _, fd := range fds {
@@ -431,4 +436,62 @@ func hideSize(open func(context.Context, Position) (Body, error)) func(context.C
 		b.Size = -1
 		return b, err
 	}
+}
+
+// TestNothingLeaks fails 60 updates after the download, at the digest and at the
+// swap, and counts files and descriptors.
+func TestNothingLeaks(t *testing.T) {
+	path := installed(t, "v1")
+	sys := system()
+	sys.commit = func(string, string) error { return &os.LinkError{Op: "rename", Err: unix.EACCES} }
+	once := func(i int) {
+		u, err := newUpdater(Config{Target: path, Trust: UnsignedChecksum("test")}, sys)
+		require.NoError(t, err)
+		rel := releaseOf(t, "v2", "v2")
+		want := ErrPermission
+		if i%2 == 0 {
+			rel.Assets[0] = rel.asset("v2", "app", contents["v3"])
+			want = ErrDigestMismatch
+		}
+		_, err = u.Apply(t.Context(), rel.Release)
+		require.ErrorIs(t, err, want)
+	}
+	once(0)
+	once(1)
+	files, fds := listing(t, filepath.Dir(path)), descriptors(t)
+	for i := range 60 {
+		once(i)
+	}
+	assert.Equal(t, files, listing(t, filepath.Dir(path)))
+	assert.Equal(t, fds, descriptors(t))
+	assert.Equal(t, "v1", run(t, path))
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	fds, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(fds)
+}
+
+// When the swap fails and undoing its record does too, both causes are told.
+func TestSwapAndUndoFail(t *testing.T) {
+	path := installed(t, "v1")
+	sys := system()
+	sick := false
+	sys.commit = func(string, string) error { sick = true; return unix.EBUSY }
+	rename := sys.rename
+	sys.rename = func(from, to string) error {
+		if sick && filepath.Base(to) == "state.json" {
+			return unix.EIO
+		}
+		return rename(from, to)
+	}
+	u, err := newUpdater(Config{Target: path, Trust: UnsignedChecksum("test")}, sys)
+	require.NoError(t, err)
+	_, err = u.Apply(t.Context(), releaseOf(t, "v2", "v2").Release)
+	require.ErrorIs(t, err, ErrMountPoint)
+	require.ErrorIs(t, err, unix.EIO)
+	assert.Equal(t, "v1", run(t, path))
+	recovers(t, path, "afterwards")
 }

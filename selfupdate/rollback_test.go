@@ -120,7 +120,6 @@ func replaceBy(path string, data []byte) error {
 func TestRollbackDamagedSlot(t *testing.T) {
 	path, u, _ := updated(t)
 	slot := filepath.Join(filepath.Dir(path), ".app.d/slots", content256(t, programs["v1"]).Hex())
-	link := filepath.Join(filepath.Dir(path), ".app.rollback")
 
 	// Slot and pre-armed link are one file: both are bad.
 	require.NoError(t, os.WriteFile(slot, []byte("rot"), 0o755))
@@ -142,7 +141,7 @@ func TestRollbackDamagedSlot(t *testing.T) {
 	// Where slot and link are two files, the good one of the two serves.
 	path, u, _ = updated(t)
 	slot = filepath.Join(filepath.Dir(path), ".app.d/slots", content256(t, programs["v1"]).Hex())
-	link = filepath.Join(filepath.Dir(path), ".app.rollback")
+	link := filepath.Join(filepath.Dir(path), ".app.rollback")
 	require.NoError(t, os.Remove(link))
 	copyProgram(t, "v1", link)
 	require.NoError(t, os.WriteFile(slot, []byte("rot"), 0o755))
