@@ -209,7 +209,7 @@ func (u *Updater) apply(ctx context.Context, rel Release) (Result, error) {
 	case NothingToDo:
 		return u.note(ctx, rel, d)
 	case IsRejected:
-		return Result{}, failed("check record", t.record(), fmt.Errorf("%w: %s", ErrRejected, d.reason))
+		return Result{}, failed("install", d.asset.URL, fmt.Errorf("%w: %s", ErrRejected, d.reason))
 	}
 	s, err := u.obtain(ctx, rel, d)
 	if err != nil {
