@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -126,7 +127,10 @@ func (e *env) clearCommand(r selfupdate.Rejection) string {
 }
 
 func privileges(target string) string {
-	if runtime.GOOS == "windows" {
+	switch {
+	case os.Geteuid() == 0: // -1 on Windows
+		return "root may not either: look for an immutable file (lsattr), a sandbox, or a security policy"
+	case runtime.GOOS == "windows":
 		return "run it as administrator, or as the owner of " + filepath.Dir(target)
 	}
 	return "run it with sudo, or as the owner of " + filepath.Dir(target)

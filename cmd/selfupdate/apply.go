@@ -101,7 +101,7 @@ func (a *applyFlags) define(fs *flag.FlagSet) {
 
 	fs.BoolVar(&a.dryRun, "dry-run", false, "only say what would be done; the checksum file is fetched and the program's URL asked")
 	fs.BoolVar(&a.refresh, "refresh", false, "ask for the checksum file even when version and URL are those installed: sees a moved \"latest\"")
-	fs.Int64Var(&a.maxSize, "max-size", selfupdate.DefaultMaxSize, "the largest download in `BYTES`")
+	fs.Int64Var(&a.maxSize, "max-size", selfupdate.DefaultMaxSize, "the largest download in `BYTES`, 512 MiB unless given")
 	fs.DurationVar(&a.stall, "stall", 60*time.Second, "give up after this `DURATION` (such as 90s, 2m) without a byte")
 	fs.BoolVar(&a.allowHTTP, "allow-http", false, "accept http:// too: anybody on the way can read and change what is sent (not needed with --digest)")
 	fs.BoolVar(&a.anyFormat, "allow-any-format", false, "also install what this machine can't execute by its header")

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -133,4 +134,17 @@ func TestVerifySidecar(t *testing.T) {
 	code, out := verifyCase(t, "--sums", over, payload)
 	assert.Equal(t, exitRefused, code)
 	assert.Contains(t, out, "over 1 MiB")
+}
+
+// TestVerifyMemory: the payload is never in memory as a whole.
+func TestVerifyMemory(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	require.NoError(t, os.Truncate(file, 256<<20))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	code, out := verifyCase(t, "--digest", "sha256:"+strings.Repeat("0", 64), file)
+	runtime.ReadMemStats(&after)
+	assert.Equal(t, exitRefused, code, out)
+	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(4<<20), "bytes allocated in all")
 }

@@ -57,12 +57,13 @@ func clearRejections(ctx context.Context, e *env, opts selfupdate.ClearOptions) 
 		return err
 	}
 	if !opts.All && opts.Digest.IsZero() {
-		if len(st.Rejected) > 1 {
-			return usagef("%d versions are rejected, so say which, or --all:%s", len(st.Rejected), e.listRejected(st))
-		}
-		opts.All = len(st.Rejected) == 0
-		if !opts.All {
+		switch len(st.Rejected) {
+		case 0:
+			return e.result(cleared{e.target, []selfupdate.Rejection{}}, e.clearText(st, opts, nil))
+		case 1:
 			opts.Digest = st.Rejected[0].SHA256
+		default:
+			return usagef("%d versions are rejected, so say which, or --all:%s", len(st.Rejected), e.listRejected(st))
 		}
 	}
 	opts.Log = e.log()

@@ -117,7 +117,7 @@ func parse(fs *flag.FlagSet, args []string) (positional []string, err error) {
 			if errors.Is(err, flag.ErrHelp) {
 				return nil, err
 			}
-			return nil, usagef("%s", strings.Replace(err.Error(), "flag provided but not defined: -", "unknown flag --", 1))
+			return nil, usagef("%s", flagError.Replace(err.Error()))
 		}
 		rest := fs.Args()
 		if len(rest) == 0 {
@@ -129,6 +129,15 @@ func parse(fs *flag.FlagSet, args []string) (positional []string, err error) {
 		positional, args = append(positional, rest[0]), rest[1:]
 	}
 }
+
+// flagError turns the texts of package flag into those of this tool's help.
+var flagError = strings.NewReplacer(
+	"flag provided but not defined: -", "unknown flag --",
+	"flag needs an argument: -", "no value for --",
+	"for flag -o:", "for -o:",
+	"for flag -", "for --",
+	"for -", "for --", // boolean flags
+)
 
 // given returns the names of the flags that were set.
 func given(fs *flag.FlagSet) map[string]bool {

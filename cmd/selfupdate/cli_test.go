@@ -227,7 +227,7 @@ func TestInstall(t *testing.T) {
 	s := startServer()
 	defer s.close()
 	target := filepath.Join(t.TempDir(), "app")
-	require.NoError(t, os.WriteFile(target, programs["v1"], 0o755)) //nolint:gosec // a program
+	require.NoError(t, os.WriteFile(target, programs["v1"], 0o755))
 	for _, tt := range []struct {
 		args string
 		want int

@@ -96,16 +96,27 @@ func (e *env) report(err error) int {
 	if e.json && !errors.As(err, &done) {
 		_ = e.printJSON(f) // standard error says it too
 	}
-	prefix := strings.TrimSpace("selfupdate "+e.command) + ": "
-	_, _ = fmt.Fprint(e.stderr, printable(prefix+f.Error+"\n"))
-	second := sentence(e.stateText(f.State), f.Advice)
-	if code == exitUsage {
-		second = "see " + strings.TrimSpace("selfupdate "+e.command) + " --help"
+	text := e.name() + ": " + f.Error + "\n"
+	if next := e.next(err, f); next != "" {
+		text += next + "\n"
 	}
-	if second != "" {
-		_, _ = fmt.Fprint(e.stderr, printable(second+"\n"))
-	}
+	_, _ = fmt.Fprint(e.stderr, printable(text))
 	return code
+}
+
+// name is what the person typed, without flags.
+func (e *env) name() string { return strings.TrimSpace("selfupdate " + e.command) }
+
+// next is the second line of a report: what is on disk now, and what to do.
+func (e *env) next(err error, f failure) string {
+	var output *outputError
+	switch {
+	case f.Class == classNames[exitUsage]:
+		return "see " + e.name() + " --help"
+	case errors.As(err, &output) && e.changes:
+		return "only this report failed; what was done shows selfupdate status --target " + quote(e.target)
+	}
+	return sentence(e.stateText(f.State), f.Advice)
 }
 
 func sentence(parts ...string) string {
@@ -146,8 +157,12 @@ func (e *env) stateText(state string) string {
 	return ""
 }
 
-// oneLine is the text of err on one line.
+// oneLine is the text of err on one line; that of wrong usage may list something.
 func oneLine(err error) string {
+	var usage *usageError
+	if errors.As(err, &usage) {
+		return printable(usage.text)
+	}
 	s := strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
 	if errors.Is(err, context.Canceled) {
 		s = "interrupted: " + s

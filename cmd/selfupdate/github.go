@@ -23,6 +23,14 @@ func (a *applyFlags) checkGitHub() error {
 			return usagef("--%s is empty", name)
 		}
 	}
+	for _, name := range []string{"asset", "sums"} {
+		if !a.set[name] {
+			continue
+		}
+		if _, err := selfupdate.ExpandAsset(a.flagValue(name), "name", "v1.0.0", selfupdate.Host()); err != nil {
+			return usagef("--%s: %s", name, strings.TrimPrefix(err.Error(), selfupdate.ErrAsset.Error()+": "))
+		}
+	}
 	if a.set["tag"] && a.preReleases {
 		return usagef("--pre-releases is for the newest release; --tag names one")
 	}

@@ -24,7 +24,7 @@ func TestInterrupted(t *testing.T) {
 			s := startServer()
 			defer s.close()
 			target := filepath.Join(t.TempDir(), "app")
-			require.NoError(t, os.WriteFile(target, programs["v1"], 0o755)) //nolint:gosec // a program
+			require.NoError(t, os.WriteFile(target, programs["v1"], 0o755))
 			cmd := exec.Command("selfupdate", "apply", "--target", target, "--url", s.URL+"/files/slow/v2/app",
 				"--version", "v2", "--unsigned-checksum", "a test", "--allow-http", "-o", "json")
 			var stdout, stderr bytes.Buffer
@@ -51,7 +51,7 @@ func TestInterruptIgnored(t *testing.T) {
 	s := startServer()
 	defer s.close()
 	target := filepath.Join(t.TempDir(), "app")
-	require.NoError(t, os.WriteFile(target, programs["v1"], 0o755)) //nolint:gosec // a program
+	require.NoError(t, os.WriteFile(target, programs["v1"], 0o755))
 	cmd := exec.Command("sh", "-c", "trap '' HUP; exec selfupdate \"$@\"", "sh", "apply", "--target", target,
 		"--url", s.URL+"/files/waits/v2/app", "--digest", "sha256:"+hex256(programs["v2"]))
 	require.NoError(t, cmd.Start())

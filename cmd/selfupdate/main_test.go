@@ -170,7 +170,7 @@ func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
 func cmdInstall(ts *testscript.TestScript, neg bool, args []string) {
 	path := ts.MkAbs(args[0])
 	ts.Check(os.MkdirAll(filepath.Dir(path), 0o755))
-	ts.Check(os.WriteFile(path, programs[args[1]], 0o755)) //nolint:gosec // a program
+	ts.Check(os.WriteFile(path, programs[args[1]], 0o755))
 }
 
 // holds PATH NAME: the file is the program NAME, and executable.
