@@ -61,7 +61,10 @@ func (a advice) about(err error, e *env) string {
 // refusalAdvice names the flag that allows what was refused.
 func refusalAdvice(err error, command string) string {
 	if errors.Is(err, checksum.ErrBareDigest) {
-		return "if this file belongs to one asset alone, name that (verify: --name ASSET)"
+		if command == "verify" {
+			return "if this file belongs to one asset alone, call it ASSET.sha256; under another name with such an ending, add --name ASSET"
+		}
+		return "if this file belongs to one asset alone, publish it as ASSET.sha256"
 	}
 	if command != "apply" {
 		return ""
