@@ -56,7 +56,7 @@ var edges = map[string]struct {
 	},
 	"cmd/selfupdate": {
 		own:     []string{"checksum", "selfupdate", "source/http", "source/github"},
-		modules: []string{"golang.org/x/sys"},
+		modules: []string{"golang.org/x/term"}, // whether somebody watches the progress
 	},
 }
 
