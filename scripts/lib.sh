@@ -3,6 +3,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+export PATH=$PATH:/usr/sbin:/sbin # setcap, mkfs
+
 say() { printf '== %s\n' "$*"; }
 
 die() {

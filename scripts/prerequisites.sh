@@ -8,12 +8,14 @@
 missing=()
 need() { command -v "$1" >/dev/null || missing+=("$2"); }
 
-PATH=$PATH:/usr/sbin:/sbin
 need gcc       gcc          # the race detector needs cgo
 need strace    strace       # injected faults, the order of system calls
 need setcap    libcap2-bin  # file capabilities
 need setfattr  attr         # extended attributes
-need chattr    e2fsprogs    # immutable files; mkfs.ext4 is in it too
+need chattr    e2fsprogs    # immutable files
+need mkfs.ext4 e2fsprogs    # power cuts
+need mkfs.xfs  xfsprogs     # the same where a missing fsync shows
+need mount     mount
 need ip        iproute2     # the loopback of the tests' own network namespace
 need git       git
 
