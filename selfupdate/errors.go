@@ -3,6 +3,7 @@ package selfupdate
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -148,11 +149,11 @@ type Error struct {
 
 // Error implements error.
 func (e *Error) Error() string {
-	s := e.Step
-	if e.Path != "" {
+	s, cause := e.Step, e.Err.Error()
+	if e.Path != "" && !strings.HasPrefix(cause, e.Path+": ") { // a source's error has its URL already
 		s += " " + e.Path
 	}
-	s += ": " + e.Err.Error()
+	s += ": " + cause
 	if e.State != Unchanged {
 		s += " (" + e.State.String() + ")"
 	}

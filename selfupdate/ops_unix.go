@@ -102,7 +102,7 @@ var causes = []struct {
 	{unix.EDQUOT, ErrNoSpace, "the quota is used up"},
 	{unix.EBUSY, ErrMountPoint, "mount its directory instead"},
 	{unix.EXDEV, ErrMountPoint, "the file and its directory are on different file systems: mount the directory instead"},
-	{unix.EACCES, ErrPermission, "replacing a file needs write permission for its directory"},
+	{unix.EACCES, ErrPermission, "this user may not; replacing a file needs write permission for its directory"},
 	{unix.EPERM, ErrPermission, "not allowed for this user, or the file or directory is immutable (lsattr)"},
 	{unix.ELOOP, ErrUnsafeDir, "a symbolic link is where none may be"},
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"path/filepath"
@@ -34,6 +35,9 @@ type Status struct {
 	Previous []Program   `json:"previous,omitempty"` // what Rollback can go back to, newest first
 	Rejected []Rejection `json:"rejected,omitempty"`
 	Last     *Event      `json:"last,omitempty"`
+
+	// Missing says that no file is at the target, although one is recorded.
+	Missing bool `json:"missing,omitempty"`
 
 	// Changed says that the file at the target is not the recorded one: somebody
 	// replaced it by hand. The next update adopts it.
@@ -86,6 +90,9 @@ func (u *Updater) Status() (Status, error) {
 		st.Phase = string(phaseTrial)
 	case r.Current == nil:
 		st.Phase = "empty"
+	}
+	if _, err := t.sys.lstat(t.target); errors.Is(err, fs.ErrNotExist) {
+		st.Missing = r.Current != nil
 	}
 	st.Unfinished = raw.Trial != nil && raw.Trial.Max == 0
 	st.Changed = raw.Phase == phaseStable && raw.Current != nil && (r.Current == nil || !r.Current.SHA256.Equal(raw.Current.SHA256))
@@ -170,6 +177,9 @@ func (st Status) yaml(rc Reconcile) []byte {
 	b.WriteString("# Written for people after each reconcile; nothing reads it back.\n")
 	line("", "target", st.Target)
 	line("", "phase", st.Phase)
+	if st.Missing {
+		line("", "missing", "no file is at the target; selfupdate rollback puts the previous one there")
+	}
 	if st.Current != nil {
 		line("", "actualversion", st.Current.Version)
 		line("", "actualsha256", st.Current.SHA256.Hex())

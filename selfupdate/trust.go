@@ -123,7 +123,7 @@ func (t Trust) wanted(ctx context.Context, rel Release, asset Asset, sumsName st
 		}
 		policy = "signed by " + stated.Key
 	}
-	list, err := parseSums(data, sums.Name, asset.Name, rel.Sums != "" || sumsName != "")
+	list, err := checksum.ParseNamed(data, sums.Name, asset.Name, rel.Sums != "" || sumsName != "")
 	if err != nil {
 		return checksum.Digest{}, "", failed("read checksum file", sums.URL, noChecksum(err))
 	}
@@ -140,21 +140,6 @@ func (t Trust) wanted(ctx context.Context, rel Release, asset Asset, sumsName st
 }
 
 func noChecksum(err error) error { return fmt.Errorf("%w: %w", ErrNoChecksum, err) }
-
-// parseSums reads a checksum file. One that is named after the asset, or that the
-// caller named for it alone, may hold the bare digest.
-func parseSums(data []byte, name, asset string, named bool) (*checksum.File, error) {
-	stem, ext := name, ""
-	for _, e := range []string{".sha256", ".sha512", ".sha256sum", ".sha512sum"} {
-		if s, ok := strings.CutSuffix(strings.ToLower(name), e); ok {
-			stem, ext = name[:len(s)], e
-		}
-	}
-	if ext != "" && (stem == asset || named) {
-		return checksum.ParseSidecar(data, asset)
-	}
-	return checksum.Parse(data)
-}
 
 // fetchSums reads the checksum file: the one that was named, else the first of
 // the usual ones that is there.

@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"strings"
 	"time"
 
@@ -35,19 +32,9 @@ func statusCommand(e *env) *command {
 		if err != nil {
 			return err
 		}
-		shown := status{Status: st}
-		if _, err := os.Lstat(st.Target); errors.Is(err, fs.ErrNotExist) {
-			shown.Missing = true
-		}
-		return e.result(shown, e.statusText(shown))
+		return e.result(st, e.statusText(st))
 	}
 	return c
-}
-
-// status is the library's, which goes by the record where there is no file.
-type status struct {
-	selfupdate.Status
-	Missing bool `json:"missing,omitempty"` // there is no file at the target
 }
 
 // table is lines with a key, of which the value may have several.
@@ -65,7 +52,7 @@ func (t *table) row(key string, lines ...string) {
 	}
 }
 
-func (e *env) statusText(st status) string {
+func (e *env) statusText(st selfupdate.Status) string {
 	var t table
 	t.row("target", st.Target)
 	if c := st.Current; c != nil {
@@ -77,7 +64,7 @@ func (e *env) statusText(st status) string {
 	if st.Phase == "trial" {
 		t.row("phase", "on trial: not confirmed yet")
 	}
-	if st.Missing && st.Current != nil {
+	if st.Missing {
 		t.row("missing", "the file is gone: go back, or apply a release with --create")
 	}
 	if st.Changed {

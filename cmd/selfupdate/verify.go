@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -112,28 +111,16 @@ func (v *verifyFlags) run(ctx context.Context, e *env) error {
 	return e.result(res, fmt.Sprintf("ok: %s (%s) is what %s: %v\n", v.payload, size(n), strings.Replace(source, "--digest", "--digest says", 1), got))
 }
 
-// sidecarEndings are those of a file that belongs to one asset.
-var sidecarEndings = [...]string{".sha256", ".sha512", ".sha256sum", ".sha512sum"}
-
 // lookup returns the digest that the checksum file has for the asset.
 func (v *verifyFlags) lookup() (checksum.Digest, error) {
 	data, err := readSmall(v.sums, checksum.MaxSize)
 	if err != nil {
 		return checksum.Digest{}, fmt.Errorf("read checksum file: %w", err)
 	}
-	read := checksum.Parse
-	sidecar := func(data []byte) (*checksum.File, error) { return checksum.ParseSidecar(data, v.name) }
-	if oneDigest(data) {
-		read = sidecar
+	list, err := checksum.ParseNamed(data, filepath.Base(v.sums), v.name, v.named)
+	if errors.Is(err, checksum.ErrBareDigest) && !v.named { // whoever names both files means this one, if it says its algorithm
+		list, err = checksum.ParseNamed(data, "", v.name, true)
 	}
-	for _, ending := range sidecarEndings {
-		base := filepath.Base(v.sums)
-		stem := base[:max(len(base)-len(ending), 0)]
-		if strings.EqualFold(base[len(stem):], ending) && (v.named || stem == v.name) {
-			read = sidecar
-		}
-	}
-	list, err := read(data)
 	var d checksum.Digest
 	if err == nil {
 		d, err = list.Lookup(v.name)
@@ -142,14 +129,6 @@ func (v *verifyFlags) lookup() (checksum.Digest, error) {
 		return checksum.Digest{}, fmt.Errorf("%s: %w for %s: %w", v.sums, selfupdate.ErrNoChecksum, v.name, err)
 	}
 	return d, nil
-}
-
-// oneDigest reports whether a file is nothing but one digest with its algorithm,
-// sha256:HEX, as GitHub's API and OCI registries give it: no list at all.
-func oneDigest(data []byte) bool {
-	text := string(bytes.TrimSpace(data))
-	_, err := checksum.ParseDigest(text)
-	return err == nil && strings.Contains(text, ":")
 }
 
 // readSmall reads a file, but not more than one byte over max.
