@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/metal-stack/selfreconcile/checksum"
 )
 
 // lossy is a file system that keeps what fsync promises and not a bit more: after
@@ -259,6 +261,55 @@ func TestLostWrites(t *testing.T) {
 	}
 }
 
+// TestLostWritesAfterAKill kills an update right after its rename, which nothing
+// has flushed yet, and cuts the power during the run that finds it.
+func TestLostWritesAfterAKill(t *testing.T) {
+	outcomes := 0
+	for at := 1; ; at++ {
+		path := installedIn(t, memory(t), "v1")
+		l := newLossy(t, filepath.Dir(path))
+		update := func(hook func(op, p string) error) error {
+			u, err := newUpdater(Config{Target: path, Trust: UnsignedChecksum("test")}, hooked(l.ops(system()), hook))
+			require.NoError(t, err)
+			return applyRelease(u, t.Context(), releaseOf(t, "v2", "v2").Release)
+		}
+		swapped := false
+		require.Error(t, update(func(op, _ string) error {
+			if swapped {
+				return errors.New("killed")
+			}
+			swapped = op == "commit"
+			return nil
+		}))
+		require.Equal(t, "v2", whole(t, path))
+		n, reached := 0, false
+		err := update(func(string, string) error {
+			if n++; n >= at {
+				reached = true
+				return errors.New("the power is off")
+			}
+			return nil
+		})
+		for i, survives := range l.survivors(at) {
+			dir := memory(t)
+			l.after(t, dir, survives)
+			name := fmt.Sprintf("killed, then a power cut at operation %d, of %d changes %v survive", at, len(l.pending), survives)
+			survived(t, filepath.Join(dir, "app"), "", reached, name)
+			if i < 2 {
+				recovers(t, filepath.Join(dir, "app"), name)
+			}
+			_ = os.RemoveAll(dir)
+			outcomes++
+		}
+		_ = os.RemoveAll(filepath.Dir(path))
+		if !reached {
+			require.NoError(t, err)
+			t.Logf("%d power cuts with %d outcomes, 0 broken", at-1, outcomes)
+			return
+		}
+	}
+}
+
 // survived checks what must hold after every power cut: a whole program; a record
 // that can be read, names what is at the target and names only what is there and
 // intact; after a way back, the rejection.
@@ -283,6 +334,11 @@ func survived(t *testing.T, path, scenario string, interrupted bool, name string
 			continue
 		}
 		require.True(t, tg.intact(d), "%s: the record names a program that is not there, %v", name, d)
+	}
+	if r.Trial != nil && !r.Trial.Expired { // the way back needs no space from here on
+		back, err := tg.hash(tg.rollback, checksum.SHA256)
+		require.NoError(t, err, name)
+		require.Equal(t, r.Trial.Fallback, back, name)
 	}
 	if scenario == "rollback" && r.Phase == phaseStable && is == "v2" {
 		require.NotNil(t, r.rejection(digests["v1"]), "%s: back, but not rejected", name)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/metal-stack/selfreconcile/internal/fetch"
@@ -75,21 +76,15 @@ func (m *mirrored) forMirror(i int, pos selfupdate.Position) selfupdate.Position
 // verdict is one error for all mirrors. It is "not there" only when all said so:
 // a mirror that is behind must not hide that the first could not be asked.
 func verdict(failed []error) error {
-	decides := failed[0]
+	decides := max(0, slices.IndexFunc(failed, func(err error) bool { return !errors.Is(err, selfupdate.ErrNotFound) }))
 	if len(failed) == 1 {
-		return decides
-	}
-	for _, err := range failed {
-		if !errors.Is(err, selfupdate.ErrNotFound) {
-			decides = err
-			break
-		}
+		return failed[0]
 	}
 	var others []string
-	for _, err := range failed {
-		if err != decides {
+	for i, err := range failed {
+		if i != decides {
 			others = append(others, err.Error())
 		}
 	}
-	return fmt.Errorf("%w (other mirrors: %s)", decides, strings.Join(others, "; "))
+	return fmt.Errorf("%w (other mirrors: %s)", failed[decides], strings.Join(others, "; "))
 }
