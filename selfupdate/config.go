@@ -1,0 +1,134 @@
+package selfupdate
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// DefaultMaxSize is the largest download unless [Config.MaxSize] says otherwise.
+const DefaultMaxSize = 512 << 20 // bytes
+
+// Config configures an [Updater]. Only Trust has no default.
+type Config struct {
+	// Target is the path of the program to replace; "" is the own executable. It
+	// is resolved once, by New: a symbolic link stays, the file behind it is replaced.
+	Target string
+
+	// Current is the version that the program at Target says of itself, for the
+	// record and for people. No decision depends on it.
+	Current string
+
+	// Trust says why the bytes of a release may run here. Required.
+	Trust Trust
+
+	// Asset is the name of the release's asset, a template with {name} {version}
+	// {os} {arch} {arm} {ext}, matched exactly. "" takes the only asset that the
+	// release lists, else the one that [MatchAsset] finds for this machine.
+	Asset string
+
+	// Name is what {name} stands for; "" is the base name of Target, without .exe.
+	Name string
+
+	// Sums names the checksum file, a template like Asset; "" is the usual order
+	// (see [Release.Sums]).
+	Sums string
+
+	MaxSize int64 // of a download, in bytes; 0 is DefaultMaxSize
+
+	AllowCreate       bool // Target need not exist: a first install, which nothing can roll back
+	AllowAnyFormat    bool // also what this machine can't execute by its header
+	AllowOtherProgram bool // also what was built from another Go module, or as another release
+
+	// Refresh asks for the checksum file even when version and URL are those that
+	// the target was installed from: sees a moved "latest".
+	Refresh bool
+
+	// Refuse, when not nil, is asked before anything else with the resolved target;
+	// its error becomes [ErrManaged]. [ManagedBy] helps to recognise a package
+	// manager's files.
+	Refuse func(target string) error
+
+	// Unpack takes the program out of the asset, after the asset was verified;
+	// nil: the asset is the program.
+	Unpack Unpacker
+
+	// Probe, when not nil, is called with the path of the verified, executable,
+	// closed file before the swap; an error stops the update as [ErrProbe].
+	Probe func(ctx context.Context, path string) error
+
+	// Progress, when not nil, is called while a download is written: bytes so far
+	// and in all (-1: unknown).
+	Progress func(done, total int64)
+
+	Log *slog.Logger // nil is silent
+}
+
+// Unpacker takes one program out of an archive.
+type Unpacker interface {
+	// Unpack returns the program in an archive of size bytes. name is what
+	// [Config.Name] says. The reader is closed by the caller.
+	Unpack(ctx context.Context, archive io.ReaderAt, size int64, name string) (io.ReadCloser, error)
+}
+
+// Updater brings one program to the version that it is told. It is safe for
+// concurrent use, also between processes: of two updates at once one gets [ErrBusy].
+type Updater struct {
+	cfg     Config
+	target  *target
+	own     bool        // the target is the running program
+	running fs.FileInfo // what this process runs, if own
+}
+
+// New checks cfg and resolves the target. It touches nothing on disk.
+func New(cfg Config) (*Updater, error) { return newUpdater(cfg, system()) }
+
+func newUpdater(cfg Config, sys ops) (*Updater, error) {
+	if err := cfg.Trust.check(); err != nil {
+		return nil, err
+	}
+	if cfg.MaxSize < 0 {
+		return nil, errors.New("a negative MaxSize")
+	}
+	if cfg.MaxSize == 0 {
+		cfg.MaxSize = DefaultMaxSize
+	}
+	t, err := openTarget(cfg.Target, cfg.Log, sys)
+	if err != nil {
+		return nil, err
+	}
+	t.create, t.version = cfg.AllowCreate, cfg.Current
+	if cfg.Name == "" {
+		cfg.Name = strings.TrimSuffix(filepath.Base(t.target), ".exe")
+	}
+	u := &Updater{cfg: cfg, target: t}
+	if own, err := ownExecutable(); err == nil {
+		u.own = cfg.Target == "" || own == t.target
+	}
+	if u.own {
+		if u.running, err = ownFile(); err != nil {
+			u.running, _ = os.Lstat(t.target)
+		}
+	}
+	return u, nil
+}
+
+func openTarget(path string, log *slog.Logger, sys ops) (*target, error) {
+	l, err := resolve(path)
+	if err != nil {
+		return nil, err
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &target{layout: l, sys: sys, log: log}, nil
+}
+
+// Target returns the path that is replaced, without symbolic links. Hooks use
+// it rather than os.Executable, which gives another answer after a swap.
+func (u *Updater) Target() string { return u.target.target }

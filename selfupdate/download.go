@@ -1,0 +1,154 @@
+package selfupdate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/metal-stack/selfreconcile/checksum"
+)
+
+// open starts the download and settles its size.
+func (u *Updater) open(ctx context.Context, a Asset) (Body, int64, error) {
+	b, err := a.Open(ctx, Position{Authenticated: u.cfg.Trust.authenticated()})
+	if err != nil {
+		return Body{}, 0, failed("download", a.URL, networkError(ctx, err))
+	}
+	size := b.Size
+	if size < 0 {
+		size = a.Size
+	}
+	switch {
+	case b.Start != 0:
+		err = fmt.Errorf("%w: it starts at byte %d", ErrResponse, b.Start)
+	case a.Size >= 0 && size != a.Size:
+		err = fmt.Errorf("%w: the source says %d bytes, the server %d", ErrSize, a.Size, size)
+	case size > u.cfg.MaxSize:
+		err = fmt.Errorf("%w: %d bytes, at most %d allowed", ErrTooLarge, size, u.cfg.MaxSize)
+	default:
+		err = u.target.checkSpace(size)
+	}
+	if err != nil {
+		return Body{}, 0, errors.Join(failed("download", a.URL, err), b.Close())
+	}
+	return b, size, nil
+}
+
+// obtain stages the wanted program: downloaded, or from a slot.
+func (u *Updater) obtain(ctx context.Context, rel Release, d decision) (staged, error) {
+	meta, err := u.metadata()
+	if err != nil {
+		return staged{}, err
+	}
+	if d.have != nil {
+		return u.restage(ctx, *d.have, meta)
+	}
+	b, size, err := u.open(ctx, d.asset)
+	if err != nil {
+		return staged{}, err
+	}
+	c := content{Reader: b, size: size, max: u.cfg.MaxSize, want: []checksum.Digest{d.want}, progress: u.cfg.Progress}
+	if !d.asset.Sum.IsZero() {
+		c.want = append(c.want, d.asset.Sum)
+	}
+	if u.cfg.Unpack == nil {
+		c.meta, c.check = meta, u.checker(rel.Version)
+	} else {
+		c.meta = metadata{mode: 0o600, uid: -1, gid: -1}
+	}
+	s, err := u.target.stage(ctx, c)
+	if cerr := b.Close(); err == nil && cerr != nil {
+		u.target.log.Debug("the connection did not close well", "error", cerr) // every byte is verified
+	}
+	if err != nil {
+		return staged{}, located(err, b.URL, d.asset.URL)
+	}
+	if u.cfg.Unpack != nil {
+		if s, err = u.unpack(ctx, rel, s, meta); err != nil {
+			return staged{}, err
+		}
+	}
+	return s, u.probe(ctx, s)
+}
+
+// located adds the URL, after redirects, to an error about the bytes from there.
+func located(err error, urls ...string) error {
+	var e *Error
+	for _, url := range urls {
+		if errors.As(err, &e) && e.Path == "" {
+			e.Path = url
+		}
+	}
+	return err
+}
+
+func (u *Updater) metadata() (metadata, error) {
+	m, err := u.target.sys.metadata(u.target.target)
+	if errors.Is(err, fs.ErrNotExist) {
+		return firstInstall, nil
+	}
+	return m, failed("read owner and mode", u.target.target, err)
+}
+
+// restage copies a good program from its slot, so that it gets today's owner and
+// mode without a change to the slot.
+func (u *Updater) restage(ctx context.Context, e entry, meta metadata) (staged, error) {
+	f, err := u.target.sys.open(u.target.slot(e.SHA256))
+	if err != nil {
+		return staged{}, failed("read slot", u.target.slot(e.SHA256), err)
+	}
+	defer func() { _ = f.Close() }()
+	return u.target.stage(ctx, content{Reader: f, size: e.Size, max: e.Size, want: []checksum.Digest{e.SHA256}, meta: meta})
+}
+
+// unpack replaces the staged, verified archive by the program in it.
+func (u *Updater) unpack(ctx context.Context, rel Release, archive staged, meta metadata) (s staged, err error) {
+	defer func() {
+		if rerr := u.target.sys.remove(archive.path); rerr != nil && err == nil {
+			err = errors.Join(failed("unpack", archive.path, rerr), u.target.sys.remove(s.path))
+		}
+	}()
+	f, err := u.target.sys.open(archive.path)
+	if err != nil {
+		return s, failed("unpack", archive.path, err)
+	}
+	defer func() { _ = f.Close() }()
+	r, err := u.cfg.Unpack.Unpack(ctx, f, archive.size, u.cfg.Name)
+	if err != nil {
+		if ClassOf(err) == 0 {
+			err = fmt.Errorf("%w: %w", ErrFormat, err)
+		}
+		return s, failed("unpack", "", err)
+	}
+	defer func() { _ = r.Close() }()
+	return u.target.stage(ctx, content{Reader: r, size: -1, max: u.cfg.MaxSize, meta: meta, check: u.checker(rel.Version)})
+}
+
+// checker returns the check of the whole staged file, after its digest.
+func (u *Updater) checker(version string) func(file, int64) error {
+	return func(f file, size int64) error {
+		if !u.cfg.AllowAnyFormat {
+			if err := checkFormat(f, size, Host(), u.target.sys.stat); err != nil {
+				return failed("check format", "", err)
+			}
+		}
+		if !u.cfg.AllowOtherProgram {
+			if err := checkProgram(f, u.target.oldProgram(), version); err != nil {
+				return failed("check build information", "", err)
+			}
+		}
+		return nil
+	}
+}
+
+func (u *Updater) probe(ctx context.Context, s staged) error {
+	if u.cfg.Probe == nil {
+		return nil
+	}
+	if err := u.cfg.Probe(ctx, s.path); err != nil {
+		err = failed("probe", s.path, fmt.Errorf("%w: %w", ErrProbe, err))
+		return errors.Join(err, u.target.sys.remove(s.path))
+	}
+	return nil
+}

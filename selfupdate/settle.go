@@ -1,0 +1,226 @@
+package selfupdate
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/metal-stack/selfreconcile/checksum"
+)
+
+// stampOf returns what tells a file from its successor.
+func stampOf(fi fs.FileInfo) *stamp {
+	return &stamp{Size: fi.Size(), Mtime: fi.ModTime().UnixNano(), Inode: inode(fi)}
+}
+
+// holds reports whether the target is still the file recorded for e.
+func (t *target) holds(e *entry) bool {
+	if e == nil || e.Stat == nil {
+		return false
+	}
+	fi, err := t.sys.lstat(t.target)
+	return err == nil && fi.Mode().IsRegular() && *stampOf(fi) == *e.Stat
+}
+
+// identify returns the digest of what is at the target; zero when nothing is.
+func (t *target) identify(r record) (entry, error) {
+	known := slices.Clone(r.Good)
+	if r.Current != nil {
+		known = append(known, *r.Current)
+	}
+	if r.Trial != nil {
+		known = append(known, r.Trial.Candidate)
+	}
+	for _, e := range known {
+		if t.holds(&e) {
+			return e, nil
+		}
+	}
+	fi, err := t.sys.lstat(t.target)
+	if errors.Is(err, fs.ErrNotExist) {
+		return entry{}, nil
+	}
+	if err != nil {
+		return entry{}, failed("read target", t.target, err)
+	}
+	sum, err := t.hash(t.target, checksum.SHA256)
+	if err != nil {
+		return entry{}, err
+	}
+	for _, e := range known {
+		if e.SHA256.Equal(sum) {
+			e.Stat = stampOf(fi)
+			return e, nil
+		}
+	}
+	return entry{SHA256: sum, Size: fi.Size(), Confirmed: true, Stat: stampOf(fi)}, nil
+}
+
+// hash returns the digest of a file.
+func (t *target) hash(path string, alg checksum.Algorithm) (checksum.Digest, error) {
+	f, err := t.sys.open(path)
+	if err != nil {
+		return checksum.Digest{}, failed("read", path, err)
+	}
+	defer func() { _ = f.Close() }()
+	h := alg.New()
+	if _, err := copyBuffer(h, f); err != nil {
+		return checksum.Digest{}, failed("read", path, err)
+	}
+	return checksum.Of(alg, h), nil
+}
+
+// intact reports whether the slot of d holds d.
+func (t *target) intact(d checksum.Digest) bool {
+	if d.Algorithm() != checksum.SHA256 {
+		return false
+	}
+	fi, err := t.sys.lstat(t.slot(d))
+	if err != nil || !fi.Mode().IsRegular() {
+		return false
+	}
+	got, err := t.hash(t.slot(d), checksum.SHA256)
+	return err == nil && got.Equal(d)
+}
+
+// settle brings record and target together after whatever happened since: a run
+// that was killed, a file that somebody put there by hand. The updater's lock is held.
+func (t *target) settle(ctx context.Context) (record, error) {
+	r, err := t.read()
+	switch {
+	case errors.Is(err, errDamaged):
+		err = t.update(ctx, t.adopt)
+	case err != nil:
+	case r.Phase == phaseTrial:
+		err = t.finish(ctx, r)
+	case r.Phase == phaseStable && !t.holds(r.Current):
+		err = t.update(ctx, t.adopt)
+	}
+	if err != nil {
+		return record{}, err
+	}
+	if r, err = t.read(); err != nil {
+		return record{}, err
+	}
+	if r.Phase == "" { // in memory only: nothing needs it on disk yet
+		if err := t.adopt(&r); err != nil {
+			return record{}, err
+		}
+	}
+	return r, t.sweep(r)
+}
+
+// finish ends a switch that a killed run left unfinished.
+func (t *target) finish(ctx context.Context, r record) error {
+	if r.Trial.Max > 0 && !r.Trial.Expired {
+		return failed("check record", t.record(), ErrOnTrial)
+	}
+	if r.Trial.Expired {
+		return t.goBack(ctx, r.Trial.Fallback)
+	}
+	if err := t.sys.syncDir(t.dir); err != nil { // what is seen here must be durable before it is recorded
+		return failed("check target", t.dir, err)
+	}
+	return t.update(ctx, t.finished)
+}
+
+// finished is the record after a switch of which nobody knows how far it came.
+func (t *target) finished(r *record) error {
+	if r.Trial == nil {
+		return nil
+	}
+	tr := *r.Trial
+	there, err := t.identify(*r)
+	if err != nil {
+		return err
+	}
+	switch {
+	case tr.Expired && there.SHA256.Equal(tr.Fallback):
+		r.revert(tr.Fallback)
+		return nil
+	case !tr.Expired && there.SHA256.Equal(tr.Candidate.SHA256):
+		tr.Candidate.Stat, tr.Candidate.Confirmed = there.Stat, true
+		r.succeed(tr.Candidate)
+		t.event(r, outcomeUpdated, "finished an interrupted update")
+		return nil
+	}
+	r.Phase, r.Trial = phaseStable, nil
+	return t.adopt(r)
+}
+
+// adopt takes what is at the target for the current program, whoever put it
+// there: it is the operator's choice, and never undone.
+func (t *target) adopt(r *record) error {
+	there, err := t.identify(*r)
+	if err != nil {
+		return err
+	}
+	if there.SHA256.IsZero() { // nothing is there: the record keeps its word for a way back
+		r.Phase = phaseStable
+		return nil
+	}
+	switch {
+	case r.Current == nil:
+		if there.Version == "" {
+			there.Version = clip(t.version, maxVersion)
+		}
+		r.stable(there)
+	case r.Current.SHA256.Equal(there.SHA256):
+		r.Current.Stat = there.Stat
+	default:
+		t.log.Warn("somebody replaced the target: keeping what is there", "path", t.target, "sha256", there.SHA256.Hex())
+		if !t.intact(r.Current.SHA256) {
+			r.Current = nil
+		}
+		r.succeed(there)
+		t.event(r, outcomeAdopted, "the target was replaced by hand")
+	}
+	return nil
+}
+
+const (
+	outcomeUpdated    = "updated"
+	outcomeRolledBack = "rolled back"
+	outcomeAdopted    = "adopted"
+	outcomeCleared    = "cleared"
+
+	probePrefix = ".selfupdate-probe-"
+)
+
+func (t *target) event(r *record, outcome, reason string) {
+	r.Last = &event{Outcome: outcome, Reason: clip(reason, 256), At: t.sys.now().UTC().Truncate(time.Second)}
+}
+
+// sweep removes what killed runs left and the slots that the record doesn't name.
+func (t *target) sweep(r record) error {
+	keep := map[string]bool{}
+	for _, d := range r.slots() {
+		keep[d.Hex()] = true
+	}
+	for _, dir := range []struct {
+		path  string
+		stale func(name string) bool
+	}{
+		{t.slots, func(name string) bool { return !keep[name] }},
+		{t.state, func(name string) bool { return strings.HasPrefix(name, ".tmp-") }},
+		{t.dir, func(name string) bool { return strings.HasPrefix(name, probePrefix) }},
+	} {
+		names, err := t.sys.readDir(dir.path)
+		if err != nil {
+			return failed("clean", dir.path, err)
+		}
+		for _, name := range names {
+			if !dir.stale(name) {
+				continue
+			}
+			path := dir.path + string(separator) + name
+			if err := t.sys.remove(path); err != nil {
+				t.log.Warn("a leftover stays", "path", path, "error", err) // not worth an update
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,124 @@
+package selfupdate
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"time"
+)
+
+const (
+	stateLockWait = 10 * time.Second
+	stateLockPoll = 20 * time.Millisecond
+)
+
+// acquire takes the updater's lock, without waiting.
+func (t *target) acquire() (func(), error) {
+	if err := t.makeState(); err != nil {
+		return nil, err
+	}
+	release, err := t.sys.lock(t.lock())
+	if errors.Is(err, errHeld) {
+		return nil, failed("lock", t.lock(), ErrBusy)
+	}
+	if err != nil {
+		return nil, failed("lock", t.lock(), err)
+	}
+	return release, nil
+}
+
+// read returns the record. None is the zero record; a damaged one is errDamaged.
+func (t *target) read() (record, error) {
+	f, err := t.sys.open(t.record())
+	if errors.Is(err, fs.ErrNotExist) {
+		return record{}, nil
+	}
+	if err != nil {
+		return record{}, failed("read record", t.record(), err)
+	}
+	defer func() { _ = f.Close() }()
+	data, err := readLimited(f, maxRecord+1)
+	if err != nil {
+		return record{}, failed("read record", t.record(), err)
+	}
+	r, err := decodeRecord(data)
+	if errors.Is(err, ErrRecordFormat) {
+		return record{}, failed("read record", t.record(), err)
+	}
+	return r, err
+}
+
+// update changes the record under its own short lock, which is never held across
+// network, probe or hook. change gets what is on disk by then; the zero record
+// when there is none or it is damaged. An unchanged record is not written.
+func (t *target) update(ctx context.Context, change func(r *record) error) error {
+	release, err := t.acquireState(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	r, err := t.read()
+	if errors.Is(err, errDamaged) {
+		t.log.Warn("the record is damaged: starting a new one", "path", t.record())
+		r, err = record{}, nil
+	}
+	if err != nil {
+		return err
+	}
+	before, err := encodeRecord(r)
+	if err != nil {
+		return failed("read record", t.record(), err)
+	}
+	if err := change(&r); err != nil {
+		return err
+	}
+	after, err := encodeRecord(r)
+	if err != nil {
+		return failed("write record", t.record(), err)
+	}
+	if bytes.Equal(before, after) {
+		return nil
+	}
+	return t.write(after)
+}
+
+func (t *target) acquireState(ctx context.Context) (func(), error) {
+	deadline := t.sys.now().Add(stateLockWait)
+	for {
+		release, err := t.sys.lock(t.stateLock())
+		if err == nil {
+			return release, nil
+		}
+		if !errors.Is(err, errHeld) {
+			return nil, failed("lock record", t.stateLock(), err)
+		}
+		if t.sys.now().After(deadline) {
+			return nil, failed("lock record", t.stateLock(), ErrBusy)
+		}
+		if err := t.sys.sleep(ctx, stateLockPoll); err != nil {
+			return nil, failed("lock record", t.stateLock(), err)
+		}
+	}
+}
+
+// write replaces the record durably: its bytes, then its name.
+func (t *target) write(data []byte) error {
+	tmp := t.temp()
+	f, err := t.sys.create(tmp)
+	if err != nil {
+		return failed("write record", t.record(), err)
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = t.sys.rename(tmp, t.record())
+	}
+	if err != nil {
+		return failed("write record", t.record(), errors.Join(err, t.sys.remove(tmp)))
+	}
+	return failed("write record", t.record(), t.sys.syncDir(t.state))
+}
