@@ -135,6 +135,15 @@ func TestApplyRefuses(t *testing.T) {
 		}, ErrTooLarge, Refused},
 		{"upload not complete", func(t *testing.T, c *Config, r *release) { r.Assets[0].NotReady = true }, ErrNotFound, Temporary},
 		{"larger than allowed", func(t *testing.T, c *Config, r *release) { c.MaxSize = 1000 }, ErrTooLarge, Refused},
+		{"enormous by its own word", func(t *testing.T, c *Config, r *release) { r.Assets[0].Size = 1 << 60 }, ErrTooLarge, Refused},
+		{"opens nothing", func(t *testing.T, c *Config, r *release) {
+			r.Assets[0].Open = func(context.Context, Position) (Body, error) { return Body{}, nil }
+		}, ErrResponse, Refused},
+		{"checksum file opens nothing", func(t *testing.T, c *Config, r *release) {
+			r.Lookup = func(n string) (Asset, error) {
+				return Asset{Name: n, Open: func(context.Context, Position) (Body, error) { return Body{}, nil }}, nil
+			}
+		}, ErrResponse, Refused},
 		{"endless without a size", func(t *testing.T, c *Config, r *release) {
 			c.MaxSize = 1 << 20
 			r.Assets[0].Size = -1

@@ -15,6 +15,9 @@ func (u *Updater) open(ctx context.Context, a Asset) (Body, int64, error) {
 	if err != nil {
 		return Body{}, 0, failed("download", a.URL, networkError(ctx, err))
 	}
+	if b.ReadCloser == nil {
+		return Body{}, 0, failed("download", a.URL, fmt.Errorf("%w: the source opened nothing", ErrResponse))
+	}
 	size := b.Size
 	if size < 0 {
 		size = a.Size

@@ -81,6 +81,9 @@ type decision struct {
 // preflight finds out without a request what would make the update fail later.
 func (u *Updater) preflight(rel Release) (Asset, error) {
 	asset, err := u.choose(rel)
+	if err == nil && asset.Size > u.cfg.MaxSize {
+		err = failed("choose asset", asset.URL, fmt.Errorf("%w: %d bytes, at most %d allowed", ErrTooLarge, asset.Size, u.cfg.MaxSize))
+	}
 	if err == nil {
 		err = u.target.check()
 	}

@@ -82,7 +82,7 @@ func (u *Updater) rollback(ctx context.Context, opts RollbackOptions) (Result, e
 	} else if err != nil {
 		return Result{}, err
 	} else if err := t.goBack(ctx, fallback.SHA256); err != nil {
-		return Result{}, err
+		return Result{}, t.backAborted(ctx, err)
 	}
 	if r, err = t.read(); err == nil {
 		err = t.sweep(r)
@@ -91,6 +91,16 @@ func (u *Updater) rollback(ctx context.Context, opts RollbackOptions) (Result, e
 		t.log.Warn("cleaning up has to wait for the next run", "error", err)
 	}
 	return u.result(RolledBack, fallback, left.Version), nil
+}
+
+// backAborted forgets the intent of a way back that failed before anything
+// happened: what returned an error must not happen later by itself.
+func (t *target) backAborted(ctx context.Context, err error) error {
+	var e *Error
+	if errors.As(err, &e) && e.State != Unchanged {
+		return err // it happened, and the next run records it
+	}
+	return errors.Join(err, t.update(context.WithoutCancel(ctx), t.stay))
 }
 
 // goBackFull is the way back on a full disk, where not even the intent can be

@@ -258,3 +258,49 @@ func TestWriteStatus(t *testing.T) {
 	assert.Equal(t, os.FileMode(0o644), fi.Mode())
 	require.Error(t, u.WriteStatus(filepath.Join(t.TempDir(), "none", "status.yaml"), Reconcile{}))
 }
+
+// A way back that returned an error does not happen later by itself.
+func TestRollbackThatFails(t *testing.T) {
+	path, _, rel := updated(t)
+	sys := system()
+	sys.commit = func(string, string) error { return os.ErrPermission }
+	u, err := newUpdater(Config{Target: path, Trust: UnsignedChecksum("test")}, sys)
+	require.NoError(t, err)
+	_, err = u.Rollback(t.Context(), RollbackOptions{})
+	require.ErrorIs(t, err, os.ErrPermission)
+	assert.Equal(t, Local, ClassOf(err))
+	st, err := u.Status()
+	require.NoError(t, err)
+	assert.False(t, st.Unfinished)
+	assert.Empty(t, st.Rejected)
+	res, err := updater(t, path).Apply(t.Context(), rel.Release)
+	require.NoError(t, err)
+	assert.Equal(t, UpToDate, res.Outcome)
+	assert.Equal(t, "v2", run(t, path))
+}
+
+// An interrupted way back whose program rotted meanwhile must not stop updates for ever.
+func TestInterruptedRollbackToADamagedProgram(t *testing.T) {
+	path, _, rel := updated(t)
+	sys := hooked(system(), func(op, _ string) error {
+		if op == "commit" {
+			panic("killed")
+		}
+		return nil
+	})
+	u, err := newUpdater(Config{Target: path, Trust: UnsignedChecksum("test")}, sys)
+	require.NoError(t, err)
+	assert.Panics(t, func() { _, _ = u.Rollback(t.Context(), RollbackOptions{}) })
+	st, err := u.Status()
+	require.NoError(t, err)
+	require.True(t, st.Unfinished)
+	slot := filepath.Join(filepath.Dir(path), ".app.d/slots", digests["v1"].Hex())
+	require.NoError(t, os.WriteFile(slot, []byte("rot"), 0o755))
+
+	res, err := updater(t, path).Apply(t.Context(), rel.Release)
+	require.NoError(t, err)
+	assert.Equal(t, UpToDate, res.Outcome)
+	_, err = updater(t, path).Apply(t.Context(), releaseOf(t, "v3", "v3").Release)
+	require.NoError(t, err)
+	assert.Equal(t, "v3", run(t, path))
+}

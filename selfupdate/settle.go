@@ -119,12 +119,23 @@ func (t *target) finish(ctx context.Context, r record) error {
 		return failed("check record", t.record(), ErrOnTrial)
 	}
 	if r.Trial.Expired {
-		return t.goBack(ctx, r.Trial.Fallback)
+		err := t.goBack(ctx, r.Trial.Fallback)
+		if !isErr(err, ErrDamaged) {
+			return err
+		}
+		t.log.Warn("the interrupted way back can't be finished: keeping what is there", "path", t.target, "error", err)
+		return t.update(ctx, t.stay)
 	}
 	if err := t.sys.syncDir(t.dir); err != nil { // what is seen here must be durable before it is recorded
 		return failed("check target", t.dir, err)
 	}
 	return t.update(ctx, t.finished)
+}
+
+// stay forgets a switch and keeps what is at the target.
+func (t *target) stay(r *record) error {
+	r.Phase, r.Trial = phaseStable, nil
+	return t.adopt(r)
 }
 
 // finished is the record after a switch of which nobody knows how far it came.
@@ -147,8 +158,7 @@ func (t *target) finished(r *record) error {
 		t.event(r, outcomeUpdated, "finished an interrupted update")
 		return nil
 	}
-	r.Phase, r.Trial = phaseStable, nil
-	return t.adopt(r)
+	return t.stay(r)
 }
 
 // adopt takes what is at the target for the current program, whoever put it

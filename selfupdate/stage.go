@@ -190,6 +190,9 @@ func readAsset(ctx context.Context, a Asset, limit int64, authenticated bool) ([
 	if err != nil {
 		return nil, networkError(ctx, err)
 	}
+	if b.ReadCloser == nil {
+		return nil, fmt.Errorf("%w: the source opened nothing", ErrResponse)
+	}
 	defer func() { _ = b.Close() }()
 	if b.Start != 0 {
 		return nil, fmt.Errorf("%w: it starts at byte %d", ErrResponse, b.Start)
