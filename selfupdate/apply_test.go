@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -120,6 +121,18 @@ func TestApplyRefuses(t *testing.T) {
 		}, ErrNotFound, Temporary},
 		{"no checksum file in a complete list", func(t *testing.T, c *Config, r *release) { r.Lookup = nil }, ErrNoChecksum, Refused},
 		{"no checksum file in a young release", func(t *testing.T, c *Config, r *release) { r.Lookup, r.Young = nil, true }, ErrNotFound, Temporary},
+		{"checksum file listed, but not uploaded yet", func(t *testing.T, c *Config, r *release) {
+			r.Assets, r.Lookup, c.Asset = append(r.Assets, Asset{Name: "checksums.txt", NotReady: true}), nil, "app"
+		}, ErrNotFound, Temporary},
+		{"no asset for this machine", func(t *testing.T, c *Config, r *release) {
+			r.Assets = []Asset{{Name: "app-plan9-mips"}, {Name: "app-plan9-386"}}
+		}, ErrAsset, Refused},
+		{"no asset for this machine yet", func(t *testing.T, c *Config, r *release) {
+			r.Assets, r.Young = []Asset{{Name: "app-plan9-mips"}, {Name: "app-plan9-386"}}, true
+		}, ErrNotFound, Temporary},
+		{"a bucket that says 403 for everything", func(t *testing.T, c *Config, r *release) {
+			r.Lookup = func(n string) (Asset, error) { return denied(n), nil }
+		}, ErrResponse, Refused},
 		{"checksum file is HTML", func(t *testing.T, c *Config, r *release) {
 			r.Lookup = func(n string) (Asset, error) { return r.asset("v2", n, []byte("<!DOCTYPE html><p>404")), nil }
 		}, checksum.ErrHTML, Refused},
@@ -207,6 +220,28 @@ func TestApplyRefuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// denied is an asset that the server does not hand out.
+func denied(name string) Asset {
+	return Asset{Name: name, Size: -1, Open: func(context.Context, Position) (Body, error) {
+		return Body{}, fmt.Errorf("%w: status 403", ErrResponse)
+	}}
+}
+
+// Some buckets say 403 for a file that they don't have.
+func TestChecksumFileAfterA403(t *testing.T) {
+	path := installed(t, "v1")
+	rel := releaseOf(t, "v2", "v2")
+	rel.Lookup = func(name string) (Asset, error) {
+		if name == "checksums.txt" {
+			return rel.asset("v2", name, []byte(digests["v2"].Hex()+"  app\n")), nil
+		}
+		return denied(name), nil
+	}
+	_, err := updater(t, path).Apply(t.Context(), rel.Release)
+	require.NoError(t, err)
+	assert.Equal(t, "v2", run(t, path))
 }
 
 type endless struct{}

@@ -2,7 +2,10 @@ package selfupdate
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/metal-stack/selfreconcile/checksum"
 )
@@ -104,7 +107,7 @@ func (u *Updater) decide(ctx context.Context, rel Release, asset Asset, r record
 	if err != nil {
 		return decision{}, err
 	}
-	if d.want, d.policy, err = u.cfg.Trust.wanted(ctx, rel, asset, sums); err != nil {
+	if d.want, d.policy, err = u.cfg.Trust.wanted(ctx, rel, asset, sums, u.versionInName(rel)); err != nil {
 		return decision{}, err
 	}
 	if asset.Sum.Algorithm() == d.want.Algorithm() && !asset.Sum.Equal(d.want) {
@@ -174,7 +177,7 @@ func (u *Updater) choose(rel Release) (Asset, error) {
 			return Asset{}, failed("choose asset", "", fmt.Errorf("%w: the release lists none, so its name must be given", ErrAsset))
 		}
 		if name, err = MatchAsset(names, u.cfg.Name, Host()); err != nil {
-			return Asset{}, failed("choose asset", "", err)
+			return Asset{}, failed("choose asset", "", unlessComing(rel, err))
 		}
 	}
 	a, err := rel.Asset(name)
@@ -182,6 +185,23 @@ func (u *Updater) choose(rel Release) (Asset, error) {
 		err = ready(a)
 	}
 	return a, failed("choose asset", a.URL, err)
+}
+
+// unlessComing makes "no asset for this machine" a temporary error while the
+// release's assets are still being uploaded.
+func unlessComing(rel Release, err error) error {
+	var m *matchError
+	coming := rel.Young || slices.ContainsFunc(rel.Assets, func(a Asset) bool { return a.NotReady })
+	if coming && errors.As(err, &m) && !m.ambiguous {
+		return fmt.Errorf("%w: %v", ErrNotFound, err)
+	}
+	return err
+}
+
+// versionInName reports whether the asset's name, which was matched exactly, has
+// the version in the place that the caller gave it.
+func (u *Updater) versionInName(rel Release) bool {
+	return rel.Version != "" && (strings.Contains(u.cfg.Asset, "{version}") || strings.Contains(u.cfg.Asset, "{semver}"))
 }
 
 func (u *Updater) expand(template, version string) (string, error) {

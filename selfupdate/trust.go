@@ -1,6 +1,7 @@
 package selfupdate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -106,8 +107,10 @@ func (t Trust) String() string {
 	return "none"
 }
 
-// wanted returns the digest that the asset must have.
-func (t Trust) wanted(ctx context.Context, rel Release, asset Asset, sumsName string) (checksum.Digest, string, error) {
+// wanted returns the digest that the asset must have. inName says that the
+// caller's template puts the version into the asset's name, which is thus signed
+// together with the digest.
+func (t Trust) wanted(ctx context.Context, rel Release, asset Asset, sumsName string, inName bool) (checksum.Digest, string, error) {
 	if !t.pinned.IsZero() {
 		return t.pinned, t.String(), nil
 	}
@@ -128,7 +131,7 @@ func (t Trust) wanted(ctx context.Context, rel Release, asset Asset, sumsName st
 		return checksum.Digest{}, "", failed("read checksum file", sums.URL, noChecksum(err))
 	}
 	if len(t.verifiers) > 0 {
-		if err := t.bound(stated, list, asset.Name, rel.Version); err != nil {
+		if err := t.bound(stated, list, rel.Version, inName); err != nil {
 			return checksum.Digest{}, "", failed("verify signature", sums.URL, err)
 		}
 	}
@@ -151,19 +154,29 @@ func (t Trust) fetchSums(ctx context.Context, rel Release, asset Asset, name str
 	if name != "" {
 		names = []string{name}
 	}
+	var coming bool  // one of them is listed, but not uploaded yet
+	var denied error // the first answer that was neither the file nor "not there"
 	for _, n := range names {
 		a, err := rel.Asset(n)
 		var data []byte
 		if err == nil {
 			data, err = readAsset(ctx, a, maxSums, t.authenticated())
 		}
-		if isErr(err, ErrNotFound) {
+		switch {
+		case isErr(err, ErrNotFound):
+			coming = coming || a.NotReady
+			continue
+		case isErr(err, ErrResponse) && len(names) > 1: // buckets say 403 for what they don't have
+			denied = cmp.Or(denied, failed("fetch checksum file", a.URL, err))
 			continue
 		}
 		return a, data, failed("fetch checksum file", a.URL, err)
 	}
+	if denied != nil {
+		return Asset{}, nil, denied
+	}
 	err := error(fmt.Errorf("%w: the release has none of %s", ErrNoChecksum, strings.Join(names, ", ")))
-	if rel.Young || rel.Lookup != nil { // nobody knows what it will have in an hour
+	if coming || rel.Young || rel.Lookup != nil { // nobody knows what it will have in an hour
 		err = fmt.Errorf("%w: none of %s: the release is not complete, or has no checksum file", ErrNotFound, strings.Join(names, ", "))
 	}
 	return Asset{}, nil, failed("fetch checksum file", asset.URL, err)
@@ -179,7 +192,7 @@ func (t Trust) verify(ctx context.Context, rel Release, asset Asset, sumsName st
 		}
 		return readAsset(ctx, a, maxSignature, true)
 	}
-	var errs []error
+	var refused, others []error
 	for _, v := range t.verifiers {
 		s, err := v.Verify(ctx, m)
 		if err == nil {
@@ -188,43 +201,24 @@ func (t Trust) verify(ctx context.Context, rel Release, asset Asset, sumsName st
 		if ClassOf(err) == 0 && ctx.Err() == nil {
 			err = fmt.Errorf("%w: %w", ErrSignature, err)
 		}
-		errs = append(errs, err)
+		if ClassOf(err) == Refused {
+			refused = append(refused, err)
+		} else {
+			others = append(others, err)
+		}
 	}
-	return Statement{}, errors.Join(errs...)
+	return Statement{}, errors.Join(append(refused, others...)...) // one bad signature outweighs a missing one
 }
 
 // bound checks that the signature covers the version that was asked for: it says
-// so itself, or the signed checksum file or the asset's name in it does.
-func (t Trust) bound(s Statement, list *checksum.File, asset, version string) error {
-	stated := s.Version
-	if stated == "" {
-		stated = list.Version()
-	}
+// so itself, or the signed checksum file does, or the asset's name in it.
+func (t Trust) bound(s Statement, list *checksum.File, version string, inName bool) error {
+	stated := cmp.Or(s.Version, list.Version())
 	switch {
-	case version == "" || t.unbound && stated == "":
-		return nil
-	case stated != "" && stated != version:
+	case stated != "" && version != "" && stated != version:
 		return fmt.Errorf("%w: the signature is for another version than %q", ErrVersionMismatch, version)
-	case stated == "" && !nameHasVersion(asset, version):
+	case stated == "" && !inName && !t.unbound:
 		return ErrVersionNotBound
 	}
 	return nil
-}
-
-// nameHasVersion reports whether version stands in name as a word of its own.
-func nameHasVersion(name, version string) bool {
-	isPart := func(b byte) bool {
-		return b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b == '.'
-	}
-	for _, v := range []string{version, strings.TrimPrefix(version, "v")} {
-		i := strings.Index(name, v)
-		if v == "" || i < 0 {
-			continue
-		}
-		end := i + len(v)
-		if (i == 0 || !isPart(name[i-1])) && (end == len(name) || !isPart(name[end]) || name[end] == '.' && !strings.ContainsAny(name[end+1:min(end+2, len(name))], "0123456789")) {
-			return true
-		}
-	}
-	return false
 }

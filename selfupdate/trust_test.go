@@ -92,23 +92,73 @@ func TestSigned(t *testing.T) {
 	}
 }
 
+// Only the place that the caller's template gives the version binds it: a
+// pre-release, or a platform, may have the version's letters in its name too.
 func TestVersionInTheAssetsName(t *testing.T) {
+	pub, priv, err := ed25519.GenerateKey(nil)
+	require.NoError(t, err)
 	for _, tt := range []struct {
-		name, version string
-		want          bool
+		asset, template string
+		want            error
 	}{
-		{"app_1.2.3_linux_amd64", "v1.2.3", true},
-		{"app-v1.2.3", "v1.2.3", true},
-		{"app-1.2.3.tar.gz", "v1.2.3", true},
-		{"app-v1.2.34", "v1.2.3", false},
-		{"app-v11.2.3", "v1.2.3", false},
-		{"app-1.2.3.4", "v1.2.3", false},
-		{"app", "v1.2.3", false},
-		{"app-linux-amd64", "", false},
+		{"app-v1.2.0", "{name}-{version}", nil},
+		{"app_1.2.0_x", "{name}_{semver}_x", nil},
+		{"app-v1.2.0", "app-v1.2.0", ErrVersionNotBound},
+		{"app-v1.2.0-rc1", "app-v1.2.0-rc1", ErrVersionNotBound},
+		{"app-v1.2.0-rc1", "", ErrVersionNotBound},
+		{"app-v1.2.0-rc1", "{name}-{version}", ErrNotFound},
 	} {
-		assert.Equal(t, tt.want, nameHasVersion(tt.name, tt.version), "%s %s", tt.name, tt.version)
+		t.Run(tt.asset+" as "+tt.template, func(t *testing.T) {
+			rel := releaseOf(t, "v1.2.0", "v2")
+			rel.Assets[0] = rel.asset("v1.2.0", tt.asset, contents["v2"])
+			sums := []byte(digests["v2"].Hex() + "  " + tt.asset + "\n")
+			rel.Lookup = func(name string) (Asset, error) {
+				switch name {
+				case "checksums.txt":
+					return rel.asset("v1.2.0", name, sums), nil
+				case "checksums.txt.sig":
+					return rel.asset("v1.2.0", name, ed25519.Sign(priv, sums)), nil
+				}
+				return Asset{}, ErrNotFound
+			}
+			u := updater(t, installed(t, "v1"), func(c *Config) {
+				c.Trust, c.Asset = Signed(keyVerifier{key: pub}), tt.template
+			})
+			_, err := u.Apply(t.Context(), rel.Release)
+			if tt.want == nil {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, tt.want)
+		})
 	}
 }
+
+// A forged signature is refused, whatever another verifier found missing.
+func TestSignedClass(t *testing.T) {
+	pub, _, err := ed25519.GenerateKey(nil)
+	require.NoError(t, err)
+	forged := keyVerifier{key: pub}
+	for _, trust := range []Trust{Signed(forged, missing{}), Signed(missing{}, forged)} {
+		rel := releaseOf(t, "v2", "v2")
+		lookup := rel.Lookup
+		rel.Lookup = func(name string) (Asset, error) {
+			if name == "app.sha256.sig" {
+				return rel.asset("v2", name, []byte("forged")), nil
+			}
+			return lookup(name)
+		}
+		_, err := updater(t, installed(t, "v1"), func(c *Config) { c.Trust = trust }).Apply(t.Context(), rel.Release)
+		require.ErrorIs(t, err, ErrSignature)
+		assert.Equal(t, Refused, ClassOf(err))
+	}
+	_, err = updater(t, installed(t, "v1"), func(c *Config) { c.Trust = Signed(missing{}) }).Apply(t.Context(), releaseOf(t, "v2", "v2").Release)
+	assert.Equal(t, Temporary, ClassOf(err))
+}
+
+type missing struct{}
+
+func (missing) Verify(context.Context, Message) (Statement, error) { return Statement{}, ErrNotFound }
 
 // gunzip is an Unpacker as an importer would write one.
 type gunzip struct{}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -19,8 +20,13 @@ import (
 // TestInterrupted stops the tool in the middle of a download: it ends by itself,
 // with the exit code of what may be tried again, and leaves nothing.
 func TestInterrupted(t *testing.T) {
-	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
-		t.Run(signal.String(), func(t *testing.T) {
+	// Whoever runs the tests by nohup has them ignore SIGHUP, which a child inherits
+	// unless it is handled here.
+	handled := make(chan os.Signal, 1)
+	signal.Notify(handled, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(handled)
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		t.Run(sig.String(), func(t *testing.T) {
 			s := startServer()
 			defer s.close()
 			target := filepath.Join(t.TempDir(), "app")
@@ -31,7 +37,7 @@ func TestInterrupted(t *testing.T) {
 			cmd.Stdout, cmd.Stderr = &stdout, &stderr
 			require.NoError(t, cmd.Start())
 			s.await()
-			require.NoError(t, cmd.Process.Signal(signal))
+			require.NoError(t, cmd.Process.Signal(sig))
 			_ = cmd.Wait()
 
 			assert.Equal(t, exitTemporary, cmd.ProcessState.ExitCode())
