@@ -14,8 +14,9 @@ import (
 // StatusError returns the error that the status of an answer stands for, nil for
 // 2xx: [selfupdate.ErrNotFound] for 404 and 410, a [*selfupdate.RateLimitError]
 // for 429, for a 403 that is a limit and for a 503 that says when to come back,
-// [selfupdate.ErrNetwork] for what else may pass by itself, else [selfupdate.ErrResponse]. It may read the first bytes of the body and
-// puts them back.
+// [selfupdate.ErrNetwork] for every other 5xx, 408 and 425, which may pass by
+// themselves, else [selfupdate.ErrResponse]. It may read the first bytes of the
+// body and puts them back.
 func StatusError(resp *http.Response) error {
 	code := resp.StatusCode
 	if code >= 200 && code <= 299 {
@@ -28,7 +29,7 @@ func StatusError(resp *http.Response) error {
 	switch {
 	case code == http.StatusNotFound || code == http.StatusGone:
 		return fmt.Errorf("%w: status %d", selfupdate.ErrNotFound, code)
-	case retriableStatus(code):
+	case retriableStatus(code) || serverError(code):
 		if d, ok := retryAfter(resp); ok && d > 0 && code == http.StatusServiceUnavailable {
 			return &selfupdate.RateLimitError{Host: host, Reset: resetTime(resp)}
 		}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
 
@@ -20,13 +21,14 @@ var errClosed = errors.New("read after close")
 type body struct {
 	c      *Client
 	ctx    context.Context
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 	trip   *trip
 
 	header    http.Header
 	url       string
 	validator string
-	size      int64 // of the whole; -1 unknown
+	tag       string // the ETag that an answer stated, if any did
+	size      int64  // of the whole; -1 unknown
 
 	mu     sync.Mutex // cur against Close
 	cur    io.ReadCloser
@@ -39,6 +41,9 @@ type body struct {
 
 	resumes int   // since mark
 	mark    int64 // off when resumes was reset
+	breaks  int   // all resumes
+	skipped int64 // bytes that came again
+	pace    pace
 }
 
 // open sends the first request. With [ErrNotModified] the body has a header
@@ -48,8 +53,8 @@ func (c *Client) open(parent context.Context, req Request) (*body, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(parent)
-	b := &body{c: c, ctx: ctx, cancel: cancel, trip: t, size: req.Size}
+	ctx, cancel := context.WithCancelCause(parent)
+	b := &body{c: c, ctx: ctx, cancel: cancel, trip: t, size: req.Size, pace: c.lim.newPace()}
 	if b.size <= 0 {
 		b.size = -1
 	}
@@ -57,7 +62,7 @@ func (c *Client) open(parent context.Context, req Request) (*body, error) {
 		b.off, b.validator = req.Offset, req.Validator
 	}
 	if err := b.start(); err != nil {
-		cancel()
+		cancel(nil)
 		return b, err
 	}
 	return b, nil
@@ -100,11 +105,11 @@ func (b *body) accept(resp *http.Response) error {
 	if err := b.agree(p); err != nil {
 		return err
 	}
-	if p.start > 0 && differs(resp.Header, b.validator) {
+	if p.start > 0 && b.differs(resp.Header) {
 		return fmt.Errorf("%w: a part of something else than before", selfupdate.ErrResponse)
 	}
 	if p.start == 0 {
-		b.validator = validatorOf(resp.Header)
+		b.validator, b.tag = validatorOf(resp.Header), resp.Header.Get("ETag")
 	}
 	b.off, b.mark, b.part = p.start, p.start, p
 	b.header, b.url = resp.Header, Display(resp.Request.URL)
@@ -136,7 +141,7 @@ func (b *body) send() (*http.Response, error) {
 	}
 	resp, err := b.c.follow.Do(req)
 	if b.ctx.Err() != nil {
-		err = b.ctx.Err()
+		err = b.stopped()
 	}
 	if err != nil {
 		if resp != nil {
@@ -180,7 +185,7 @@ func (b *body) Read(p []byte) (int, error) {
 		}
 		n, err := 0, b.pending
 		if err == nil {
-			n, err = b.count(cur.Read(p))
+			n, err = b.count(b.read(cur, p))
 		}
 		b.pending = nil
 		if n > 0 {
@@ -197,6 +202,16 @@ func (b *body) current() (io.ReadCloser, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.cur, b.closed
+}
+
+// read reads from a connection and accounts for the time.
+func (b *body) read(cur io.Reader, p []byte) (int, error) {
+	start := time.Now()
+	n, err := cur.Read(p)
+	if slow := b.pace.spend(time.Since(start), n); slow != nil && err != io.EOF {
+		err = slow
+	}
+	return n, err
 }
 
 // count advances the offset and cuts what is beyond the size.
@@ -226,7 +241,7 @@ func (b *body) next(err error) error {
 		if _, closed := b.current(); closed {
 			return errClosed
 		}
-		err = b.ctx.Err()
+		err = b.stopped()
 	}
 	return b.resume(Clean(err))
 }
@@ -239,7 +254,7 @@ func (b *body) Close() error {
 		return nil
 	}
 	b.closed = true
-	b.cancel()
+	b.cancel(nil)
 	// What closing a response body reports is of no use: every byte that counts
 	// has been read, and the digest has the last word.
 	_ = b.cur.Close()

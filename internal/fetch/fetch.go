@@ -3,6 +3,19 @@
 // *http.Client. All three obey the same rules about schemes, redirects,
 // credentials, time limits and retries.
 //
+// What one body costs is bounded, whatever the server does. Each connection must
+// bring the minimum rate after a grace minute. Over all connections, with every
+// wait for a byte, a header or a retry counted (a slow reader is not), a body
+// may be behind that rate by no more than its resumes in a row can take: 8
+// minutes with the defaults. It is resumed at most 100 times, and a server
+// without ranges sends it at most three times (and 1 MiB).
+//
+// net/http prints "Unsolicited response received on idle HTTP channel", with the
+// first bytes of it, to the standard logger when a server sends something on an
+// idle connection. There is no hook for that, and a new connection for each
+// request would cost a handshake more: a program that minds passes a Client with
+// DisableKeepAlives.
+//
 // No error text and no log line holds a query, a credential or bytes as they
 // came from the network. Every error wraps one of selfupdate's sentinels, so
 // that [selfupdate.ClassOf] knows what to do about it.

@@ -1,9 +1,12 @@
 package fetch
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 
 	"github.com/metal-stack/selfreconcile/selfupdate"
@@ -40,6 +43,7 @@ func (g *gate) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	if err != nil {
 		w.end()
+		err = g.late(req.Context(), err)
 		g.log.DebugContext(ctx, "no answer", "method", req.Method, "url", Display(req.URL), "error", Clean(err))
 		return nil, err
 	}
@@ -47,6 +51,23 @@ func (g *gate) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp.Request = req // not the clone: it has the credentials
 	resp.Body = &watchedBody{ReadCloser: resp.Body, w: w}
 	return resp, nil
+}
+
+// late replaces the error of a time limit that the caller did not set: net/http's
+// match context.DeadlineExceeded.
+func (g *gate) late(ctx context.Context, err error) error {
+	if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return fmt.Errorf("%w: %s", selfupdate.ErrNetwork, opText(op))
+	}
+	limit := g.lim.answer
+	if t, ok := g.base.(*http.Transport); ok && t.ResponseHeaderTimeout > 0 {
+		limit = t.ResponseHeaderTimeout
+	}
+	return fmt.Errorf("%w: no answer within %s", selfupdate.ErrNetwork, limit)
 }
 
 // refuse fails without a request, and closes the body as a RoundTripper must.

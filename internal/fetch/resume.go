@@ -22,7 +22,7 @@ func (b *body) resume(cause error) error {
 			return err
 		}
 		b.c.opts.Log.DebugContext(b.ctx, "resuming", "url", b.url, "offset", b.off, "cause", cause)
-		err := b.reconnect()
+		err := b.timed(b.reconnect)
 		var again errAgain
 		if !errors.As(err, &again) {
 			return err
@@ -35,7 +35,7 @@ func (b *body) reconnect() error {
 	cur, _ := b.current()
 	_ = cur.Close()
 	if err := sleep(b.ctx, b.c.lim.backoff(b.resumes-1)); err != nil {
-		return err
+		return Clean(b.stopped())
 	}
 	resp, err := b.send()
 	if err != nil {
@@ -66,7 +66,11 @@ func (b *body) mayResume(cause error) error {
 	if b.resumes >= b.c.lim.resumes {
 		return fmt.Errorf("%s: %w (after %d bytes and %d resumes)", url, cause, b.off, b.resumes)
 	}
+	if b.breaks >= maxResumes {
+		return fmt.Errorf("%s: %w (after %d bytes and %d resumes in all)", url, cause, b.off, b.breaks)
+	}
 	b.resumes++
+	b.breaks++
 	return nil
 }
 
@@ -83,7 +87,7 @@ func (b *body) attach(resp *http.Response) error {
 	if err != nil {
 		return err
 	}
-	if differs(resp.Header, b.validator) || p.total >= 0 && b.size >= 0 && p.total != b.size {
+	if b.differs(resp.Header) || p.total >= 0 && b.size >= 0 && p.total != b.size {
 		return changed
 	}
 	if err := b.agree(p); err != nil {
@@ -103,7 +107,11 @@ func (b *body) skip(resp *http.Response, changed error) error {
 	if tag := resp.Header.Get("ETag"); !isStrongETag(tag) || tag != b.validator {
 		return changed
 	}
+	if most := 2*max(b.size, b.off) + freeSkips; b.skipped+b.off > most {
+		return fmt.Errorf("%w: the connection breaks and the server always starts from the beginning", selfupdate.ErrNetwork)
+	}
 	n, err := io.CopyN(io.Discard, resp.Body, b.off)
+	b.skipped += n
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
 	}

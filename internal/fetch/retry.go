@@ -47,13 +47,17 @@ func retriable(err error) bool {
 
 func retriableStatus(code int) bool {
 	switch code {
-	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
-		http.StatusInternalServerError, http.StatusBadGateway,
-		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
 		return true
+	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
+		return false // temporary, but not within seconds
 	}
-	return false
+	return serverError(code)
 }
+
+// serverError includes what the registry of statuses does not have, like a
+// CDN's 521 and 530 for an origin that is down.
+func serverError(code int) bool { return code >= 500 && code <= 599 }
 
 // wait implements retryablehttp.Backoff. checkRetry has seen to it that a
 // Retry-After is within the limit.

@@ -49,11 +49,15 @@ func TestStatus(t *testing.T) {
 		{429, selfupdate.ErrLimited, 4},
 		{451, selfupdate.ErrResponse, 1},
 		{500, selfupdate.ErrNetwork, 4},
-		{501, selfupdate.ErrResponse, 1},
+		{501, selfupdate.ErrNetwork, 1},
 		{502, selfupdate.ErrNetwork, 4},
 		{503, selfupdate.ErrNetwork, 4},
 		{504, selfupdate.ErrNetwork, 4},
-		{505, selfupdate.ErrResponse, 1},
+		{505, selfupdate.ErrNetwork, 1},
+		{507, selfupdate.ErrNetwork, 4},
+		{521, selfupdate.ErrNetwork, 4},
+		{530, selfupdate.ErrNetwork, 4},
+		{600, selfupdate.ErrResponse, 1},
 		{999, selfupdate.ErrResponse, 1},
 	} {
 		t.Run(strconv.Itoa(tt.status), func(t *testing.T) {

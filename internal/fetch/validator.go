@@ -41,13 +41,19 @@ func usable(s string) bool {
 	return err == nil || isStrongETag(s)
 }
 
-// differs reports whether an answer is known to be of another state than
-// validator. Silence is agreement: the server has answered If-Range.
-func differs(h http.Header, validator string) bool {
-	name := "Last-Modified"
-	if isStrongETag(validator) {
-		name = "ETag"
+// differs reports whether an answer is known to be of another state than the
+// body. Silence is agreement: the server has answered If-Range. Where that is a
+// date, the ETags of any two answers must be equal too.
+func (b *body) differs(h http.Header) bool {
+	tag, modified := h.Get("ETag"), h.Get("Last-Modified")
+	if isStrongETag(b.validator) {
+		return tag != "" && tag != b.validator
 	}
-	now := h.Get(name)
-	return now != "" && now != validator
+	if modified != "" && modified != b.validator || tag != "" && b.tag != "" && tag != b.tag {
+		return true
+	}
+	if tag != "" {
+		b.tag = tag
+	}
+	return false
 }
