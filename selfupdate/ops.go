@@ -15,7 +15,7 @@ import (
 // through which fault and power-cut tests run the real code. Paths are absolute.
 type ops struct {
 	create   func(path string) (file, error) // new, exclusive, no link followed, 0600
-	open     func(path string) (file, error) // for reading, no link followed
+	open     func(path string) (file, error) // for reading, no link followed, a pipe does not block
 	link     func(from, to string) error
 	rename   func(from, to string) error
 	remove   func(path string) error // nil when it is gone already
@@ -65,7 +65,7 @@ type space struct{ bytes, inodes uint64 }
 func system() ops {
 	return ops{
 		create:   func(p string) (file, error) { return openOS(p, os.O_RDWR|os.O_CREATE|os.O_EXCL|noFollow, true) },
-		open:     func(p string) (file, error) { return openOS(p, os.O_RDONLY|noFollow, false) },
+		open:     func(p string) (file, error) { return openOS(p, os.O_RDONLY|noFollow|nonBlock, false) },
 		link:     os.Link,
 		rename:   os.Rename,
 		remove:   func(p string) error { return unless(os.Remove(p), fs.ErrNotExist) },

@@ -13,6 +13,7 @@ import (
 
 const (
 	noFollow   = unix.O_NOFOLLOW
+	nonBlock   = unix.O_NONBLOCK
 	keepsModes = true
 )
 

@@ -14,6 +14,7 @@ import (
 
 const (
 	noFollow   = 0
+	nonBlock   = 0
 	keepsModes = false // a mode is one read-only bit here
 )
 

@@ -173,6 +173,9 @@ func (u *Updater) choose(rel Release) (Asset, error) {
 		for i, a := range rel.Assets {
 			names[i] = a.Name
 		}
+		if len(names) == 0 && rel.Young && rel.Lookup == nil {
+			return Asset{}, failed("choose asset", "", fmt.Errorf("%w: the release has no assets yet", ErrNotFound))
+		}
 		if len(names) == 0 {
 			return Asset{}, failed("choose asset", "", fmt.Errorf("%w: the release lists none, so its name must be given", ErrAsset))
 		}

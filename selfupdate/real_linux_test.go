@@ -341,6 +341,10 @@ func TestUnsafeDirectories(t *testing.T) {
 			mkdirOf(t, s, 0o700, 0)
 			require.NoError(t, os.Symlink(t.TempDir(), s+"/slots"))
 		},
+		"the record is a pipe": func(t *testing.T, s string) {
+			mkdirOf(t, s, 0o700, 0)
+			require.NoError(t, unix.Mkfifo(s+"/state.json", 0o600))
+		},
 		"the lock is a link to another file": func(t *testing.T, s string) {
 			mkdirOf(t, s, 0o700, 0)
 			require.NoError(t, os.Symlink("/etc/passwd", s+"/lock"))

@@ -53,7 +53,8 @@ type record struct {
 	RetryToken     string      `json:"retry_token,omitempty"`
 	Last           *event      `json:"last,omitempty"`
 
-	extra map[string]json.RawMessage
+	extra   map[string]json.RawMessage
+	damaged bool // made in memory, because the one on disk can't be read
 }
 
 // entry is a program that is or was at the target; its file is slots/<sha256>.

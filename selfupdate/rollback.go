@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"slices"
 
@@ -47,7 +48,10 @@ func (u *Updater) Rollback(ctx context.Context, opts RollbackOptions) (Result, e
 func (u *Updater) rollback(ctx context.Context, opts RollbackOptions) (Result, error) {
 	t := u.target
 	if _, err := t.sys.lstat(t.state); err != nil {
-		return Result{}, failed("read record", t.state, fmt.Errorf("%w: %w", ErrNoPrevious, err))
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("%w: no update was made here", ErrNoPrevious)
+		}
+		return Result{}, failed("read record", t.state, err)
 	}
 	if err := t.checkDir(); err != nil && !isErr(err, ErrNoSpace) {
 		return Result{}, err

@@ -304,3 +304,54 @@ func TestInterruptedRollbackToADamagedProgram(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "v3", run(t, path))
 }
+
+// The record is gone or damaged: what lies on the disk still leads back.
+func TestRollbackWithoutTheRecord(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		spoil func(record string) error
+		back  []string // what rollback leads to, in turn
+	}{
+		{"nothing wrong", func(string) error { return nil }, []string{"v2", "v1"}},
+		{"damaged", func(p string) error { return os.WriteFile(p, []byte("X"), 0o600) }, []string{"v2", "v1"}},
+		{"empty", func(p string) error { return os.WriteFile(p, nil, 0o600) }, []string{"v2", "v1"}},
+		{"removed", os.Remove, []string{"v2"}}, // an unknown slot may be one that never ran
+	} {
+		for _, first := range []string{"rollback", "apply"} {
+			t.Run(tt.name+", then "+first, func(t *testing.T) {
+				path, u, _ := updated(t)
+				rel := releaseOf(t, "v3", "v3")
+				_, err := u.Apply(t.Context(), rel.Release)
+				require.NoError(t, err)
+				require.NoError(t, tt.spoil(filepath.Join(filepath.Dir(path), ".app.d/state.json")))
+				st, err := u.Status()
+				require.NoError(t, err)
+				assert.Equal(t, strings.HasPrefix(tt.name, "damaged") || tt.name == "empty", st.Damaged)
+				assert.Len(t, st.Previous, len(tt.back))
+				if first == "apply" {
+					_, err = u.Apply(t.Context(), rel.Release)
+					require.NoError(t, err)
+				}
+				for _, want := range tt.back {
+					_, err = u.Rollback(t.Context(), RollbackOptions{})
+					require.NoError(t, err)
+					assert.Equal(t, want, run(t, path))
+				}
+				_, err = u.Rollback(t.Context(), RollbackOptions{})
+				require.ErrorIs(t, err, ErrNoPrevious)
+			})
+		}
+	}
+}
+
+// Whoever goes back by mv does not want to be led to what he left.
+func TestBackByHand(t *testing.T) {
+	path, u, _ := updated(t)
+	_, err := u.Apply(t.Context(), releaseOf(t, "v3", "v3").Release)
+	require.NoError(t, err)
+	require.NoError(t, os.Rename(filepath.Join(filepath.Dir(path), ".app.rollback"), path))
+	assert.Equal(t, "v2", run(t, path))
+	_, err = u.Rollback(t.Context(), RollbackOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, "v1", run(t, path))
+}

@@ -105,10 +105,18 @@ func (t *target) settle(ctx context.Context) (record, error) {
 	if r, err = t.read(); err != nil {
 		return record{}, err
 	}
-	if r.Phase == "" { // in memory only: nothing needs it on disk yet
+	if r.Phase == "" { // in memory only, unless there is more to keep than the target
 		if err := t.adopt(&r); err != nil {
 			return record{}, err
 		}
+		if len(r.Good) > 0 {
+			if err := t.update(ctx, t.adopt); err != nil {
+				return record{}, err
+			}
+		}
+	}
+	if err := t.keepSalvaged(r); err != nil {
+		return record{}, err
 	}
 	return r, t.sweep(r)
 }
@@ -178,8 +186,16 @@ func (t *target) adopt(r *record) error {
 			there.Version = clip(t.version, maxVersion)
 		}
 		r.stable(there)
+		if len(r.Good) == 0 {
+			r.Good = t.salvage(there.SHA256, r.damaged)
+		}
 	case r.Current.SHA256.Equal(there.SHA256):
 		r.Current.Stat = there.Stat
+	case slices.ContainsFunc(r.Good, func(e entry) bool { return e.SHA256.Equal(there.SHA256) }):
+		t.log.Warn("somebody went back by hand: keeping that", "path", t.target, "sha256", there.SHA256.Hex())
+		r.revert(there.SHA256)
+		r.Current.Stat = there.Stat
+		t.event(r, outcomeAdopted, "the target was put back by hand")
 	default:
 		t.log.Warn("somebody replaced the target: keeping what is there", "path", t.target, "sha256", there.SHA256.Hex())
 		if !t.intact(r.Current.SHA256) {

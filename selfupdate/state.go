@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"time"
 )
@@ -38,6 +39,9 @@ func (t *target) read() (record, error) {
 		return record{}, failed("read record", t.record(), err)
 	}
 	defer func() { _ = f.Close() }()
+	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
+		return record{}, failed("read record", t.record(), errors.Join(err, fmt.Errorf("%w: the record is no file", ErrUnsafeDir)))
+	}
 	data, err := readLimited(f, maxRecord+1)
 	if err != nil {
 		return record{}, failed("read record", t.record(), err)
@@ -61,7 +65,7 @@ func (t *target) update(ctx context.Context, change func(r *record) error) error
 	r, err := t.read()
 	if errors.Is(err, errDamaged) {
 		t.log.Warn("the record is damaged: starting a new one", "path", t.record())
-		r, err = record{}, nil
+		r, err = record{damaged: true}, nil
 	}
 	if err != nil {
 		return err

@@ -39,6 +39,10 @@ type Status struct {
 	// Missing says that no file is at the target, although one is recorded.
 	Missing bool `json:"missing,omitempty"`
 
+	// Damaged says that the record can't be read. What is said here was found on the
+	// disk; rejections and versions are lost. The next update writes a new record.
+	Damaged bool `json:"damaged,omitempty"`
+
 	// Changed says that the file at the target is not the recorded one: somebody
 	// replaced it by hand. The next update adopts it.
 	Changed bool `json:"changed,omitempty"`
@@ -77,14 +81,15 @@ func ReadStatus(path string, log *slog.Logger) (Status, error) {
 func (u *Updater) Status() (Status, error) {
 	t := u.target
 	raw, err := t.read()
-	if err != nil && !errors.Is(err, errDamaged) {
+	damaged := errors.Is(err, errDamaged)
+	if err != nil && !damaged {
 		return Status{}, err
 	}
 	r, err := t.view()
 	if err != nil {
 		return Status{}, err
 	}
-	st := Status{Target: t.target, Phase: string(phaseStable), Protection: "none", RestartNeeded: u.stale()}
+	st := Status{Target: t.target, Phase: string(phaseStable), Protection: "none", Damaged: damaged, RestartNeeded: u.stale()}
 	switch {
 	case raw.Trial != nil && raw.Trial.Max > 0:
 		st.Phase = string(phaseTrial)
@@ -119,7 +124,7 @@ func (e entry) public() *Program {
 func (t *target) view() (record, error) {
 	r, err := t.read()
 	if errors.Is(err, errDamaged) {
-		r, err = record{}, nil
+		r, err = record{damaged: true}, nil
 	}
 	if err != nil {
 		return record{}, err
