@@ -146,6 +146,13 @@ func (c *Client) Open(ctx context.Context, req Request) (selfupdate.Body, error)
 	}, nil
 }
 
+// Check returns the error for which Open would not even send req, like http://
+// without leave: the caller's configuration is at fault, not the server.
+func (c *Client) Check(req Request) error {
+	_, err := c.newTrip(req)
+	return err
+}
+
 // ReadAll reads a whole resource of at most max bytes: more is an error that
 // matches [selfupdate.ErrTooLarge]. It also returns the answer's header. A
 // connection that breaks and can't be resumed is tried again from the start.

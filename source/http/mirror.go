@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/metal-stack/selfreconcile/internal/fetch"
 	"github.com/metal-stack/selfreconcile/selfupdate"
@@ -37,29 +39,86 @@ func (ts *templates) asset(release map[string]string, name string) (selfupdate.A
 	return selfupdate.Asset{Name: name, URL: record(m.urls[0]), Size: -1, Open: m.open}, nil
 }
 
-// open asks one mirror after the other, as long as the errors are temporary.
+// open asks one mirror after the other: what is wrong with one, even a refusal,
+// says nothing about the next. It stops at what is not a mirror's fault.
 func (m *mirrored) open(ctx context.Context, pos selfupdate.Position) (selfupdate.Body, error) {
+	s, c := m.ts.s, m.ts.fetch
 	if len(m.urls) == 1 {
-		return m.ts.s.open(ctx, m.ts.fetch, m.urls[0], pos)
+		return c.Open(ctx, s.request(m.urls[0], pos))
 	}
 	var failed []error
-	for i, u := range m.urls {
-		b, err := m.ts.s.open(ctx, m.ts.fetch, u, m.forMirror(i, pos))
+	for _, i := range m.ts.order.now() {
+		req := s.request(m.urls[i], m.forMirror(i, pos))
+		if err := c.Check(req); err != nil {
+			failed = append(failed, err)
+			break
+		}
+		b, err := c.Open(ctx, req)
 		if err == nil {
-			if b.Validator != "" {
-				b.Validator = m.keys[i] + " " + b.Validator
-			}
-			return b, nil
+			return m.from(ctx, i, b), nil
 		}
 		if ctx.Err() != nil {
 			return selfupdate.Body{}, err
 		}
 		failed = append(failed, err)
-		if selfupdate.ClassOf(err) != selfupdate.Temporary {
-			break
-		}
 	}
 	return selfupdate.Body{}, verdict(failed)
+}
+
+// from marks a body as mirror i's.
+func (m *mirrored) from(ctx context.Context, i int, b selfupdate.Body) selfupdate.Body {
+	lasting := b.Validator != ""
+	b.ReadCloser = &mirrorBody{b.ReadCloser, func(err error) {
+		class := selfupdate.ClassOf(err)
+		// What a later call can continue is worth another try at the same mirror.
+		if ctx.Err() == nil && (class == selfupdate.Refused || class == selfupdate.Temporary && !lasting) {
+			m.ts.order.last(i)
+		}
+	}}
+	if lasting {
+		b.Validator = m.keys[i] + " " + b.Validator
+	}
+	return b
+}
+
+// mirrorBody tells of an error.
+type mirrorBody struct {
+	io.ReadCloser
+	broken func(error)
+}
+
+// Read implements io.Reader.
+func (b *mirrorBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		b.broken(err)
+	}
+	return n, err
+}
+
+// ranking is the order in which the mirrors are asked.
+type ranking struct {
+	mu    sync.Mutex
+	order []int
+}
+
+func (r *ranking) of(n int) {
+	for i := range n {
+		r.order = append(r.order, i)
+	}
+}
+
+func (r *ranking) now() []int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.order)
+}
+
+// last puts mirror i behind all others.
+func (r *ranking) last(i int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.order = append(slices.DeleteFunc(r.order, func(j int) bool { return j == i }), i)
 }
 
 // forMirror lets a mirror continue only what it began itself: an equal ETag of
@@ -73,12 +132,18 @@ func (m *mirrored) forMirror(i int, pos selfupdate.Position) selfupdate.Position
 	return pos
 }
 
-// verdict is one error for all mirrors. It is "not there" only when all said so:
-// a mirror that is behind must not hide that the first could not be asked.
+// verdict is one error for all mirrors, temporary if any of theirs is. It is
+// "not there" only when all said so: a mirror that is behind must not hide that
+// the first could not be asked.
 func verdict(failed []error) error {
-	decides := max(0, slices.IndexFunc(failed, func(err error) bool { return !errors.Is(err, selfupdate.ErrNotFound) }))
 	if len(failed) == 1 {
 		return failed[0]
+	}
+	missing := func(err error) bool { return errors.Is(err, selfupdate.ErrNotFound) }
+	refused := func(err error) bool { return selfupdate.ClassOf(err) != selfupdate.Temporary }
+	decides := slices.IndexFunc(failed, func(err error) bool { return !missing(err) && !refused(err) })
+	if decides < 0 {
+		decides = max(0, slices.IndexFunc(failed, refused))
 	}
 	var others []string
 	for i, err := range failed {
@@ -86,5 +151,9 @@ func verdict(failed []error) error {
 			others = append(others, err.Error())
 		}
 	}
-	return fmt.Errorf("%w (other mirrors: %s)", failed[decides], strings.Join(others, "; "))
+	err := fmt.Errorf("%w (other mirrors: %s)", failed[decides], strings.Join(others, "; "))
+	if refused(err) && slices.ContainsFunc(failed, missing) {
+		return fmt.Errorf("%w: %w", selfupdate.ErrNetwork, err) // it may get there
+	}
+	return err
 }

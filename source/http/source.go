@@ -4,7 +4,6 @@
 package httpsource
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -85,8 +84,8 @@ func (o Options) fetch() fetch.Options {
 	}
 }
 
-func (s *Source) open(ctx context.Context, c *fetch.Client, u *url.URL, pos selfupdate.Position) (selfupdate.Body, error) {
-	return c.Open(ctx, fetch.Request{
+func (s *Source) request(u *url.URL, pos selfupdate.Position) fetch.Request {
+	return fetch.Request{
 		URL:           u.String(),
 		Header:        s.opts.Header,
 		Credential:    s.credential[fetch.Origin(u)],
@@ -94,7 +93,7 @@ func (s *Source) open(ctx context.Context, c *fetch.Client, u *url.URL, pos self
 		Validator:     pos.Validator,
 		Size:          -1,
 		Authenticated: pos.Authenticated,
-	})
+	}
 }
 
 // record is u for people and the record: without user, password and query. URLs

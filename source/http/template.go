@@ -22,8 +22,10 @@ import (
 //	https://images.example.com/firewall-controller/{version}/{name}
 type Template struct {
 	// Bases are URLs with {version} that have {name} too or end in "/". All have
-	// the same content: the first is asked first, the next one only when that
-	// gives a temporary error (which a missing file is).
+	// the same content: the first is asked first, the next one when that gives any
+	// error, except that the URL is not acceptable to begin with (http://). The
+	// error is temporary when that of one of them is. A base whose body broke and
+	// can't be continued is asked last from then on.
 	Bases []string
 
 	// Sums names the checksum file, with {version}, {os}, {arch} and {arm}; ""
@@ -40,6 +42,7 @@ type templates struct {
 	s      *Source
 	fetch  *fetch.Client
 	bases  []base
+	order  ranking
 	sums   string
 	values map[string]string
 }
@@ -78,6 +81,7 @@ func (s *Source) Template(t Template) (selfupdate.Source, error) {
 	if err := checkPlaceholders(t.Sums, "version", "os", "arch", "arm"); err != nil {
 		return nil, fmt.Errorf("httpsource: sums: %w", err)
 	}
+	ts.order.of(len(ts.bases))
 	for name, value := range ts.values {
 		if err := fetch.CheckSegment(value); err != nil && (name != "arm" || value != "") {
 			return nil, fmt.Errorf("httpsource: {%s}: %w", name, err)

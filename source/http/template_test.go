@@ -97,7 +97,7 @@ func TestTemplateSums(t *testing.T) {
 	assert.Equal(t, "https://h/v1+2/app_v1+2_"+runtime.GOOS+"_"+runtime.GOARCH+".txt", strings.ReplaceAll(a.URL, "%2B", "+"))
 }
 
-// The next mirror is asked on temporary errors only.
+// The next mirror is asked on any error; one temporary error makes all temporary.
 func TestMirrors(t *testing.T) {
 	files := map[string][]byte{"/v1/app": []byte("program")}
 	for _, tt := range []struct {
@@ -110,7 +110,11 @@ func TestMirrors(t *testing.T) {
 		{"first is busy", 503, 0, nil, true},
 		{"first is limited", 429, 0, nil, true},
 		{"first lacks it", 404, 0, nil, true},
-		{"first refuses", 403, 0, selfupdate.ErrResponse, false},
+		{"first refuses", 403, 0, nil, true},
+		{"both refuse", 403, 401, selfupdate.ErrResponse, true},
+		{"first refuses, second is down", 403, 503, selfupdate.ErrNetwork, true},
+		{"first refuses, second lacks it", 403, 404, selfupdate.ErrNetwork, true},
+		{"first lacks it, second refuses", 404, 403, selfupdate.ErrNetwork, true},
 		{"both lack it", 404, 404, selfupdate.ErrNotFound, true},
 		{"first is down, second lacks it", 503, 404, selfupdate.ErrNetwork, true},
 		{"first lacks it, second is down", 404, 503, selfupdate.ErrNetwork, true},
@@ -132,6 +136,7 @@ func TestMirrors(t *testing.T) {
 			} else {
 				require.ErrorIs(t, err, tt.want)
 				assert.Equal(t, tt.want == selfupdate.ErrNotFound, errors.Is(err, selfupdate.ErrNotFound))
+				assert.Equal(t, selfupdate.ClassOf(tt.want), selfupdate.ClassOf(err))
 			}
 			assert.Equal(t, tt.asksSecond, two.requests.Load() > 0)
 		})

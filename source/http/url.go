@@ -111,7 +111,7 @@ func (s *Source) asset(u *url.URL, name string) selfupdate.Asset {
 		URL:  record(u),
 		Size: -1,
 		Open: func(ctx context.Context, pos selfupdate.Position) (selfupdate.Body, error) {
-			return s.open(ctx, s.fetch, u, pos)
+			return s.fetch.Open(ctx, s.request(u, pos))
 		},
 	}
 }
