@@ -127,16 +127,20 @@ func (e *matchError) Is(target error) bool { return target == ErrAsset }
 // (.deb, .msi, …), installers, sources and any extension that is not known never match.
 //
 // name is the program's name as the assets have it: then an asset with further
-// words (tool-server, tool-extended) is another program. With "" every program
-// counts, so that a release of several is ambiguous; don't pass a guess.
+// words (tool-server, tool-extended) is another program. So is one with a word for a
+// channel or a build (tool-canary, tool-dist), unless the assets of every platform have
+// it: nightly on all of the release's programs, static on all of this one or behind the
+// platform. With "" every program counts, so that a release of several is ambiguous;
+// don't pass a guess.
 //
 // Among assets of one program for p: one that names the architecture goes before a
 // universal one and that before one that names none (amd64 then, and both on
 // darwin); the exact GOARM before a plain arm, and never another GOARM; and of names
 // that differ in nothing but the packing, the program as it stands before archives. The
 // C library is never guessed: where assets differ in it and p.Libc is "", they are
-// ambiguous. An architecture without a system is Linux where no asset names
-// Linux. An asset whose name tells no platform matches only when name is exactly
+// ambiguous. An architecture without a system is Linux where no asset names Linux
+// and the packing is one of Unix. An asset with an unknown word where others have the
+// architecture names another one, not none. An asset whose name tells no platform matches only when name is exactly
 // its name and no other asset tells one.
 func MatchAsset(names []string, name string, p Platform) (string, error) {
 	if p.OS == "" || p.Arch == "" {
@@ -190,7 +194,7 @@ func candidates(all []*assetName, name string, p Platform) []*assetName {
 		key := ""
 		if name == "" {
 			key = strings.Join(a.rest, " ")
-		} else if !a.named || len(a.rest) > a.weak {
+		} else if !a.named || !onlyBuild(a, all) {
 			continue
 		}
 		groups[key] = append(groups[key], a)
@@ -203,9 +207,36 @@ func candidates(all []*assetName, name string, p Platform) []*assetName {
 	return found
 }
 
+// onlyBuild reports whether the words of a beside the program's name tell a build
+// of that, not another program.
+func onlyBuild(a *assetName, all []*assetName) bool {
+	if len(a.rest) > a.weak+len(a.doubtful) {
+		return false
+	}
+	return !slices.ContainsFunc(a.doubtful, func(text string) bool { return !onAll(text, all) })
+}
+
+// onAll reports whether the assets of every platform have the word: then it can't
+// tell one program of the release from another. Words for the packing and numbers say
+// little enough that other programs needn't have them, and that one asset suffices.
+func onAll(text string, all []*assetName) bool {
+	weak := lex().weakWords[text] || lex().series.MatchString(text)
+	platforms := map[string]bool{}
+	for _, a := range all {
+		if !a.program || !a.tellsPlatform() || weak && !a.named {
+			continue
+		}
+		if !slices.Contains(a.rest, text) {
+			return false
+		}
+		platforms[a.os+"/"+a.arch] = true
+	}
+	return weak || len(platforms) > 1
+}
+
 // runsOn reports whether the platform that a names can be p.
 func (a *assetName) runsOn(p Platform, linuxNamed bool) bool {
-	if a.os != p.OS && (a.os != "" || a.arch == "" || p.OS != "linux" || linuxNamed) {
+	if a.os != p.OS && (a.os != "" || a.arch == "" || !a.unix || p.OS != "linux" || linuxNamed) {
 		return false
 	}
 	if p.OS == "linux" && p.Libc != "" && a.libc != "" && a.libc != p.Libc {
@@ -224,7 +255,7 @@ func (a *assetName) archRank(p Platform) int {
 		return a.level
 	case a.arch == "universal" && mac:
 		return 2
-	case a.arch == "" && (mac || p.Arch == "amd64"):
+	case a.arch == "" && !a.oddArch && (mac || p.Arch == "amd64"):
 		return 3
 	}
 	return -1

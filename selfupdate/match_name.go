@@ -1,6 +1,7 @@
 package selfupdate
 
 import (
+	"slices"
 	"strings"
 )
 
@@ -9,9 +10,12 @@ type assetName struct {
 	name    string
 	stem    string // in lower case, without packing
 	packing int    // rank of the packing: 0 and 1 are the program as it stands
+	unix    bool   // a packing that is usual on Unix
 	exe     bool
-	named   bool // has the program's name
-	words   []word
+	oddArch bool   // an unknown word stands where others have the architecture
+	named   bool   // has the program's name
+	parts   []word // as they are written
+	words   []word // joined
 	told
 }
 
@@ -25,8 +29,10 @@ type told struct {
 	special  int      // 1: made for one version or distribution of the system
 	shape    string   // the words but for the version's
 	version  string   // the others
+	archAt   int      // the word that names arch, or -1
 	rest     []string // words that are neither platform nor version
-	weak     int      // how many of rest are weakWords
+	weak     int      // how many of rest say how the program is built
+	doubtful []string // those of rest that may tell a build or another program
 }
 
 func (a *assetName) tellsPlatform() bool { return a.os != "" || a.arch != "" }
@@ -38,18 +44,69 @@ func parseNames(names []string, name string) []*assetName {
 	for i, n := range names {
 		a := &assetName{name: n}
 		a.unpack()
-		a.words = splitWords(a.stem)
+		a.parts = splitWords(a.stem)
 		if len(nameWords) > 0 {
-			a.named = markName(a.words, nameWords)
+			a.named = markName(a.parts, nameWords)
 		}
-		a.words = joinWords(a.words)
-		a.read()
+		a.join()
 		all[i] = a
 	}
+	markTrailing(all)
 	if name == "" {
 		markShared(all)
 	}
+	for _, a := range all {
+		a.oddArch = a.arch == "" && slices.ContainsFunc(all, a.hasOddArch)
+	}
 	return all
+}
+
+// join puts the parts of the name together and reads them.
+func (a *assetName) join() {
+	a.words = joinWords(slices.Clone(a.parts))
+	a.read()
+}
+
+// markTrailing marks v2 as a version where all names end in it, of whatever
+// architecture: amd64-v2 and arm64-v2 aren't flavours of these.
+func markTrailing(all []*assetName) {
+	var of []*assetName
+	last, several := "", false
+	for _, a := range all {
+		if !a.program || a.arch == "" {
+			continue
+		}
+		of = append(of, a)
+		w := a.parts[len(a.parts)-1].text
+		if len(of) == 1 {
+			last = w
+		}
+		if w != last || !lex().trailing.MatchString(w) {
+			return
+		}
+		several = several || a.arch != of[0].arch
+	}
+	if !several {
+		return
+	}
+	for _, a := range of {
+		a.parts[len(a.parts)-1].version = true
+		a.join()
+	}
+}
+
+// hasOddArch reports whether an unknown word of a stands where b names its
+// architecture: tool-linux-alpha beside tool-linux-arm64.
+func (a *assetName) hasOddArch(b *assetName) bool {
+	if b.archAt < 0 || b.archAt >= len(a.words) || !a.words[b.archAt].foreign() {
+		return false
+	}
+	for i, w := range b.words[:b.archAt] {
+		if v := a.words[i]; v.text != w.text && (v.os == "" || w.os == "") {
+			return false
+		}
+	}
+	return true
 }
 
 // unpack takes archive endings and .exe from the name.
@@ -60,18 +117,20 @@ func (a *assetName) unpack() {
 			longest, a.packing = ext, i+2
 		}
 	}
+	a.unix = longest == "" || longest == ".gz" || strings.HasPrefix(longest, ".t")
 	a.stem, a.exe = strings.CutSuffix(strings.TrimSuffix(stem, longest), ".exe")
 	if longest == "" && !a.exe {
 		a.packing = 1
 	}
 }
 
-// markName marks the program's name among words. A version may stick to it (go1.22.0).
+// markName marks the program's name among words. A version may stick to it (go1.22.0,
+// gov1), but a number alone makes another name (iperf3).
 func markName(words []word, name []word) bool {
 	last := len(name) - 1
 	for i := 0; i+last < len(words); i++ {
 		tail, found := strings.CutPrefix(words[i+last].text, name[last].text)
-		found = found && (tail == "" || lex().stuckVersion.MatchString(tail))
+		found = found && (tail == "" || stuckVersion(tail, words[i+last+1:]))
 		for k := 0; found && k < last; k++ {
 			found = words[i+k].text == name[k].text
 		}
@@ -79,10 +138,26 @@ func markName(words []word, name []word) bool {
 			for k := range name {
 				words[i+k].named = true
 			}
+			if tail != "" && !dotted(words[i+last+1:]) {
+				words[i+last].stuck = tail
+			}
 			return true
 		}
 	}
 	return false
+}
+
+// stuckVersion reports whether tail begins a version; next are the words behind it.
+func stuckVersion(tail string, next []word) bool {
+	if !lex().systemVersion.MatchString(tail) {
+		return false
+	}
+	return tail[0] == 'v' || dotted(next)
+}
+
+// dotted reports whether next goes on with a version's number.
+func dotted(next []word) bool {
+	return len(next) > 0 && next[0].sep == '.' && isDigit(next[0].text[0])
 }
 
 // markShared marks words as the program's name that only look like a platform or
@@ -112,7 +187,7 @@ func markShared(all []*assetName) {
 	}
 	for _, a := range of {
 		for k := range shared {
-			a.words[k].named = true
+			a.words[k].named = !a.installs(a.words[k])
 		}
 		before := a.told
 		if a.read(); !a.tellsPlatform() {
@@ -134,36 +209,97 @@ func (a *assetName) read() {
 			a.os, osAt = w.os, i
 		}
 	}
-	archAt := a.readArch()
+	a.archAt = a.readArch()
 	a.shape, a.version = splitVersion(a.words)
 	for i, w := range a.words {
-		f := w.fact
-		switch {
-		case w.named || i == archAt:
-		case f.os != "" && (i == osAt || f.os == a.os || f.os == "linux" && a.os == "android"):
-			a.special = max(a.special, f.special)
-		case f.arch != "" && (f.arch == a.arch || a.arch == "universal"), f.os == "" && f.libc != "", versionLike(w.text), lex().neutralWords[w.text]:
-		default:
-			a.rest = append(a.rest, w.text)
-			a.program = a.program && !lex().auxWords[w.text]
-			if lex().weakWords[w.text] {
-				a.weak++
-			}
-		}
-		if !w.named && f.libc != "" {
-			a.libc = f.libc
+		a.readWord(i, osAt)
+		if !w.named && w.libc != "" {
+			a.libc = w.libc
 		}
 		if !w.named && a.arch == "arm" && a.arm == "" {
-			a.arm = f.float
+			a.arm = w.float
 		}
 	}
 	a.program = a.program && !(a.exe && a.os != "windows")
 }
 
+// readWord reads the word at, where the one at osAt names the system.
+func (a *assetName) readWord(at, osAt int) {
+	w := a.words[at]
+	switch {
+	case w.stuck != "":
+		a.readDoubtful(at, w.stuck)
+	case w.named || at == a.archAt:
+	case a.inOtherName(at, osAt):
+		a.readDoubtful(at, w.text)
+	case w.os != "" && (at == osAt || w.os == a.os || w.os == "linux" && a.os == "android"):
+		a.special = max(a.special, w.special)
+	case w.arch != "" && (w.arch == a.arch || a.arch == "universal"), w.os == "" && w.libc != "":
+	case w.version && !a.isSeries(at), lex().neutralWords[w.text] && a.isNeutral(at):
+	default:
+		a.program = a.program && !lex().auxWords[w.text] && !a.installs(w)
+		a.readDoubtful(at, w.text)
+	}
+}
+
+// inOtherName reports whether a word for a platform is before the program's name and
+// those that name the platform are behind it: linux-agent-linux-amd64 isn't agent.
+func (a *assetName) inOtherName(at, osAt int) bool {
+	if !a.named || a.words[at].fact == (fact{}) {
+		return false
+	}
+	name := slices.IndexFunc(a.words, func(w word) bool { return w.named })
+	return at < name && at != osAt && max(osAt, a.archAt) > name
+}
+
+// readDoubtful reads text of the word at, which is in rest. It may tell a build of the
+// program, or another program where it stands beside the name. Before the name it is
+// part of another name.
+func (a *assetName) readDoubtful(at int, text string) {
+	a.rest = append(a.rest, text)
+	switch packing := lex().weakWords[text]; {
+	case packing && a.behindPlatform(at):
+		a.weak++
+	case packing, lex().channelWords[text], lex().neutralWords[text], lex().series.MatchString(text):
+		if slices.ContainsFunc(a.words[:at+1], func(w word) bool { return w.named }) {
+			a.doubtful = append(a.doubtful, text)
+		}
+	}
+}
+
+// behindPlatform reports whether a word before the one at names the platform.
+func (a *assetName) behindPlatform(at int) bool {
+	return slices.ContainsFunc(a.words[:at], func(w word) bool { return !w.named && (w.os != "" || w.arch != "") })
+}
+
+// isSeries reports a number directly behind the program's name that may be part of it:
+// the 3 of iperf-3, but not 1.2.
+func (a *assetName) isSeries(at int) bool {
+	w := a.words[at]
+	return a.named && at > 0 && a.words[at-1].named && w.sep != '.' && lex().series.MatchString(w.text)
+}
+
+// isNeutral reports whether the words pc and bit say nothing: they don't in
+// x86_64-pc-windows, but do in agent-pc-linux.
+func (a *assetName) isNeutral(at int) bool {
+	switch a.words[at].text {
+	case "exe":
+		return a.words[at].sep == '.'
+	case "w64":
+		return at > 0
+	}
+	return a.behindPlatform(at)
+}
+
+// installs reports FooSetup of FooSetup.exe.
+func (a *assetName) installs(w word) bool {
+	return a.exe && (strings.HasSuffix(w.text, "setup") || strings.HasSuffix(w.text, "installer"))
+}
+
 // splitVersion joins the words of a name and, apart from them, those of a version.
 func splitVersion(words []word) (shape, version string) {
 	for _, w := range words {
-		if (w.fact == fact{}) && versionLike(w.text) {
+		if w.version {
 			version += " " + w.text
 		} else {
 			shape += " " + w.text
@@ -204,5 +340,16 @@ func (a *assetName) otherFile() bool {
 	if last.sep != '.' {
 		return false
 	}
-	return last.fact == fact{} && !lex().weakWords[last.text] && !lex().numberLike.MatchString(last.text)
+	return last.fact == fact{} && !lex().weakWords[last.text] && !a.endsInVersion()
+}
+
+// endsInVersion reports a version as the last word, or the last number of one: not
+// the 256 of tool.256.
+func (a *assetName) endsInVersion() bool {
+	n := len(a.words) - 1
+	last := a.words[n]
+	if !last.version || lex().hash.MatchString(last.text) && !lex().numberLike.MatchString(last.text) {
+		return false
+	}
+	return last.text[0] == 'v' || strings.Contains(last.text, ".") || n > 0 && (a.words[n-1].version || a.words[n-1].libc != "")
 }

@@ -10,14 +10,27 @@ import (
 // word is a part of an asset's name, in lower case.
 type word struct {
 	text  string
-	sep   byte // before it; 0 at the start
-	named bool // part of the program's name
-	fact       // set once joined
+	sep   byte   // before it; 0 at the start
+	named bool   // part of the program's name
+	stuck string // v2 at the end of a named one
+	// set once joined:
+	version bool // part of a version
+	fact
 }
 
-// ordinary reports whether a word says nothing about platform or version.
+// ordinary reports whether a word says nothing about platform, version or contents.
 func (w word) ordinary() bool {
-	return w.fact == fact{} && !versionLike(w.text) && !lex().neutralWords[w.text]
+	return w.unknown() && !lex().channelWords[w.text] && !lex().auxWords[w.text]
+}
+
+// unknown reports whether a word says nothing about platform or version.
+func (w word) unknown() bool {
+	return w.fact == fact{} && !w.version && !lex().neutralWords[w.text]
+}
+
+// foreign reports a word that can be an architecture that isn't known here.
+func (w word) foreign() bool {
+	return !w.named && w.unknown() && !lex().weakWords[w.text]
 }
 
 // splitWords splits a name in lower case at everything but letters and digits. A
@@ -40,10 +53,18 @@ func splitWords(s string) []word {
 				end++
 			}
 		}
-		ws = append(ws, word{text: s[i:end], sep: sep})
+		ws = append(ws, unfuse(word{text: s[i:end], sep: sep})...)
 		i = end
 	}
 	return ws
+}
+
+// unfuse splits linuxstatic.
+func unfuse(w word) []word {
+	if os, found := strings.CutSuffix(w.text, "static"); found && lex().osWords[os] != "" {
+		return []word{{text: os, sep: w.sep}, {text: "static"}}
+	}
+	return []word{w}
 }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
@@ -53,12 +74,16 @@ func isWordByte(c byte) bool {
 }
 
 // joinWords puts words together that mean something only so: x86_64, arm-v7,
-// mac-os, linux-64.
+// mac-os, linux-64, rc.1.
 func joinWords(ws []word) []word {
 	var out []word
 	for _, w := range ws {
-		if n := len(out) - 1; n >= 0 && !w.named && !out[n].named {
+		if n := len(out) - 1; n >= 0 && !w.named && !w.version && !out[n].named {
 			if j := out[n].text + "_" + w.text; joinable(out[n].text, w.text, j) {
+				out[n].text = j
+				continue
+			}
+			if j := out[n].text + "." + w.text; w.sep == '.' && lex().preRelease.MatchString(j) {
 				out[n].text = j
 				continue
 			}
@@ -67,6 +92,8 @@ func joinWords(ws []word) []word {
 	}
 	for i, w := range out {
 		out[i].fact = lookUp(w.text)
+		out[i].version = w.version || !w.named && out[i].fact == fact{} &&
+			(versionLike(w.text) || i > 0 && out[i-1].version && lex().preRelease.MatchString(w.text))
 	}
 	return out
 }
@@ -127,7 +154,7 @@ func fused(os, rest string) fact {
 	case "32":
 		return fact{os: os, arch: "386", weakArch: true}
 	}
-	if lex().stuckVersion.MatchString(rest) {
+	if lex().systemVersion.MatchString(rest) {
 		return fact{os: os, special: 1}
 	}
 	if f, ok := lookUpArch(rest); ok {
@@ -171,6 +198,8 @@ func lookUpArch(w string) (fact, bool) {
 	switch {
 	case m == nil:
 		return fact{}, false
+	case m[1] == "8" && (strings.HasPrefix(w, "arm32") || m[2] != "" && m[2] != "a"):
+		return fact{arch: "armv8l"}, true // 32-bit programs on a 64-bit processor
 	case m[1] == "8":
 		return fact{arch: "arm64"}, true
 	}
@@ -197,7 +226,8 @@ func set(words string) map[string]bool {
 	return m
 }
 
-// versionLike reports words of a version: 1.2.3, v2, rc1, 20240301, a commit.
+// versionLike reports words of a version: 1.2.3, v2, 20240301, a commit. 2fa, rc1
+// and dev by themselves are none: they are in the names of other programs.
 func versionLike(w string) bool {
 	return lex().numberLike.MatchString(w) || lex().buildNumber.MatchString(w) ||
 		lex().hash.MatchString(w) && strings.ContainsAny(w, "0123456789")
@@ -207,28 +237,33 @@ func versionLike(w string) bool {
 // matches by words starts without it.
 type lexicon struct {
 	osWords, distributions, archWords, macArch map[string]string
-	neutralWords, weakWords, auxWords          map[string]bool
+	neutralWords, channelWords, weakWords      map[string]bool
+	auxWords                                   map[string]bool
 	fusible, packings                          []string
 
-	dotted, stuckVersion, numberLike, hash, buildNumber *regexp.Regexp
-	armWord, amd64Word, abiWord, enterprise             *regexp.Regexp
+	dotted, systemVersion, numberLike, preRelease, trailing *regexp.Regexp
+	hash, buildNumber, armWord, amd64Word, abiWord          *regexp.Regexp
+	enterprise, series                                      *regexp.Regexp
 }
 
 var lex = sync.OnceValue(func() *lexicon {
 	return &lexicon{
 		osWords: table(osTable), distributions: table(distributionTable), archWords: table(archTable), macArch: table(macArchTable),
-		neutralWords: set(neutralSet), weakWords: set(weakSet), auxWords: set(auxSet),
+		neutralWords: set(neutralSet), channelWords: set(channelSet), weakWords: set(weakSet), auxWords: set(auxSet),
 		fusible: strings.Fields(fusibleList), packings: strings.Fields(packingList),
 
-		dotted:       regexp.MustCompile(`^v?[0-9]+(?:\.[0-9]+)+[0-9a-z]*`),
-		stuckVersion: regexp.MustCompile(`^v?[0-9]+(?:\.[0-9]+)*$`),
-		numberLike:   regexp.MustCompile(`^(v?[0-9][0-9.]*[0-9a-z]*|(alpha|beta|rc|pre|dev)[0-9]*)$`),
-		hash:         regexp.MustCompile(`^[0-9a-f]{7,40}$`),
-		buildNumber:  regexp.MustCompile(`^[br][0-9]{2,}$`),
-		armWord:      regexp.MustCompile(`^arm(?:32)?v?([5-8])(?:l|a|hf|h|el|te|tel|tej|hl|r)?$`),
-		amd64Word:    regexp.MustCompile(`^(?:amd64|x86_64|x64)_?v([1-4])$`),
-		abiWord:      regexp.MustCompile(`^(gnu|glibc|musl|uclibc)(?:e?abi)?(hf|sf)?(?:[0-9x]+)?$`),
-		enterprise:   regexp.MustCompile(`^el[6-9]$|^el10$`),
+		dotted:        regexp.MustCompile(`^v?[0-9]+(?:\.[0-9]+)+[0-9a-z]*`),
+		systemVersion: regexp.MustCompile(`^v?[0-9]+(?:\.[0-9]+)*$`),
+		numberLike:    regexp.MustCompile(`^v?[0-9]+(?:\.[0-9]+)+[0-9a-z]*$|^v?[0-9]+(?:(?:alpha|beta|rc|pre)[0-9]+)?$`),
+		preRelease:    regexp.MustCompile(`^(?:alpha|beta|rc|pre|dev)\.?[0-9]+$`),
+		trailing:      regexp.MustCompile(`^v[0-9]+$`),
+		series:        regexp.MustCompile(`^v?[0-9]{1,3}$`),
+		hash:          regexp.MustCompile(`^[0-9a-f]{7,40}$`),
+		buildNumber:   regexp.MustCompile(`^[br][0-9]{3,}$`),
+		armWord:       regexp.MustCompile(`^arm(?:32)?v?([5-8])(l|a|hf|h|el|te|tel|tej|hl|r)?$`),
+		amd64Word:     regexp.MustCompile(`^(?:amd64|x86_64|x64)_?v([1-4])$`),
+		abiWord:       regexp.MustCompile(`^(gnu|glibc|musl|uclibc)(?:e?abi)?(hf|sf)?[0-9]*$`),
+		enterprise:    regexp.MustCompile(`^el[6-9]$|^el10$`),
 	}
 })
 
@@ -236,7 +271,7 @@ var lex = sync.OnceValue(func() *lexicon {
 // have stands for itself, so that it isn't taken for a file without one. The word
 // "arch" alone is none of them: it is in the names of programs.
 const (
-	osTable = `linux: linux gnulinux linuxstatic archlinux
+	osTable = `linux: linux gnulinux archlinux
 		darwin: darwin macos macosx mac osx apple mac_os os_x mac_os_x
 		windows: windows win msvc mingw mingw32 mingw64 cygwin msys msys2
 		freebsd: freebsd
@@ -288,17 +323,26 @@ const (
 		hppa: hppa
 		arm64be: aarch64_be
 		arm64ec: arm64ec
+		ilp32: ilp32 gnu_ilp32
+		armeb: armeb armbe arm_be
+		x32: gnux32 muslx32
+		mipsn32: gnuabin32 muslabin32
 		wasm: wasm wasm32 wasm64`
 	// meant so only on darwin
 	macArchTable = `universal: universal universal2 universal_binary all fat
 		arm64: silicon m1 arm64e
 		amd64: intel`
 
-	neutralSet = "unknown pc exe w64 bit bits snapshot nightly latest canary stable edge preview dirty git main master"
+	neutralSet = "unknown pc exe w64 bit bits"
+
+	// Words of channelSet and weakSet tell a build of the program, or another program:
+	// tool-nightly, loki-canary, git-sync, tool-dist.
+	channelSet = "snapshot nightly latest canary stable edge preview dirty git main master alpha beta rc pre dev"
 	weakSet    = "static release bin binary portable standalone dist"
 
 	// auxSet makes an asset something else than the program.
 	auxSet = `source sources src setup installer npm debug dbg debuginfo debugsymbols dsym symbols pdb
+		image images airgap vendor chart charts crd crds license licenses manifests completion
 		sbom checksum checksums sha1 sha1sum sha256 sha256sum sha256sums sha512 sha512sum sha512sums md5 md5sum
 		sig signature provenance attestation intoto manifest headers docs completions manpages`
 
