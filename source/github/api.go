@@ -2,38 +2,17 @@ package githubsource
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
-	"slices"
-	"time"
+	"regexp"
 
 	"github.com/google/go-github/v56/github"
 
 	"github.com/metal-stack/selfreconcile/internal/fetch"
 	"github.com/metal-stack/selfreconcile/selfupdate"
 )
-
-// release is what we read of the API's; go-github's type lacks the digest.
-// https://docs.github.com/rest/releases/releases
-type release struct {
-	ID          int64     `json:"id"`
-	Tag         string    `json:"tag_name"`
-	Draft       bool      `json:"draft"`
-	PreRelease  bool      `json:"prerelease"`
-	PublishedAt time.Time `json:"published_at"`
-	Assets      []asset   `json:"assets"`
-}
-
-type asset struct {
-	ID     int64  `json:"id"`
-	Name   string `json:"name"`
-	State  string `json:"state"`
-	Size   int64  `json:"size"`
-	Digest string `json:"digest"`
-	URL    string `json:"browser_download_url"`
-}
 
 const (
 	perPage  = 100 // the API's most
@@ -43,11 +22,23 @@ const (
 // errNotModified: the API confirms the ETag that was sent along.
 var errNotModified = errors.New("not modified")
 
-// get asks the API for path below the root, with an ETag if there is one.
-func (s *Source) get(ctx context.Context, path, etag string, v any) (*github.Response, error) {
-	req, err := s.gh.NewRequest(http.MethodGet, path, nil)
+// reply is what an answer says besides its body.
+type reply struct {
+	etag string // "" when there is none worth keeping
+	next int    // page; 0 behind the last one
+}
+
+// get asks the API for path below the root, with an ETag if there is one. read
+// is called with the body of a 200 only.
+func (s *Source) get(ctx context.Context, path, etag string, read func(io.Reader) error) (reply, error) {
+	// A client for each request: go-github keeps what an answer says about rate
+	// limits, a 200 too, and sends nothing until that time. One wrong header would
+	// silence the source for as long as its process runs.
+	gh := github.NewClient(s.client)
+	gh.BaseURL, gh.UserAgent = s.api, "selfreconcile"
+	req, err := gh.NewRequest(http.MethodGet, path, nil)
 	if err != nil {
-		return nil, errors.New("the request can't be made") // the cause would quote the URL
+		return reply{}, errors.New("the request can't be made") // the cause would quote the URL
 	}
 	if s.opts.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+s.opts.Token)
@@ -55,174 +46,90 @@ func (s *Source) get(ctx context.Context, path, etag string, v any) (*github.Res
 	if etag != "" {
 		req.Header.Set("If-None-Match", etag)
 	}
-	resp, err := s.gh.Do(ctx, req, v)
-	if err == nil {
-		return resp, nil
+	resp, err := gh.BareDo(ctx, req)
+	if resp == nil {
+		return reply{}, fetch.Clean(err)
 	}
-	if err = s.explain(resp, err); errors.Is(err, errNotModified) && etag == "" {
-		err = fmt.Errorf("%w: status 304 without having been asked", selfupdate.ErrResponse)
+	defer func() { _ = resp.Body.Close() }()
+	// go-github's error is about the same status; its texts quote the server.
+	if err := s.statusError(resp.Response, etag != ""); err != nil {
+		return reply{}, err
 	}
-	return resp, err
+	if err := read(resp.Body); err != nil {
+		return reply{}, explainJSON(err)
+	}
+	next, err := nextPage(resp)
+	return reply{etagOf(resp.Header), next}, err
 }
 
-// explain turns go-github's error into one of ours. Its texts quote the server.
-func (s *Source) explain(resp *github.Response, err error) error {
-	var limited *github.RateLimitError
-	if errors.As(err, &limited) && !limited.Rate.Reset.IsZero() {
-		return &selfupdate.RateLimitError{Host: s.api.Host, Reset: limited.Rate.Reset.Time}
+// statusError returns nil for 200 only. When a limit ends is what fetch makes of
+// it, which believes no absurd date.
+func (s *Source) statusError(resp *http.Response, conditional bool) error {
+	code := resp.StatusCode
+	if conditional && code >= 400 {
+		s.forget() // it may be the ETag that is refused, as a header too long for a proxy
 	}
-	var abuse *github.AbuseRateLimitError
-	if errors.As(err, &abuse) && abuse.RetryAfter != nil {
-		return &selfupdate.RateLimitError{Host: s.api.Host, Reset: s.now().Add(*abuse.RetryAfter)}
-	}
-	var syntax *json.SyntaxError
-	var kind *json.UnmarshalTypeError
-	var date *time.ParseError
 	switch {
-	case errors.As(err, &syntax), errors.As(err, &kind), errors.As(err, &date):
-		return fmt.Errorf("%w: not the JSON that the API is to answer", selfupdate.ErrResponse)
-	case resp == nil || resp.StatusCode/100 == 2 && resp.StatusCode != http.StatusAccepted:
-		return fetch.Clean(err)
-	case resp.StatusCode == http.StatusNotModified:
+	case code == http.StatusOK:
+		return nil
+	case code == http.StatusNotModified && conditional:
 		return errNotModified
-	case resp.StatusCode == http.StatusUnauthorized && s.opts.Token != "":
+	case code == http.StatusNotModified:
+		return fmt.Errorf("%w: status 304 without having been asked", selfupdate.ErrResponse)
+	case code == http.StatusUnauthorized && s.opts.Token != "":
 		return fmt.Errorf("%w: status 401: the token was refused", selfupdate.ErrResponse)
-	case resp.StatusCode == http.StatusNotFound && s.opts.Token == "":
+	case code == http.StatusNotFound && s.opts.Token == "":
 		return fmt.Errorf("%w: status 404 (a private repository needs a token)", selfupdate.ErrNotFound)
 	}
-	if err := fetch.StatusError(resp.Response); err != nil {
+	if err := fetch.StatusError(resp); err != nil {
 		return err
 	}
-	return fmt.Errorf("%w: status %d", selfupdate.ErrResponse, resp.StatusCode)
+	return fmt.Errorf("%w: status %d", selfupdate.ErrResponse, code)
 }
 
-func (s *Source) path(rest string) string {
-	return "repos/" + s.owner + "/" + s.repo + "/releases" + rest
+// An entity-tag of RFC 9110 section 8.8.3, without obs-text.
+var etagOK = regexp.MustCompile(`^(W/)?"[!#-~]*"$`)
+
+// etagOf returns an answer's ETag if it is one that can be sent back: not every
+// server and proxy takes a header of any length.
+func etagOf(h http.Header) string {
+	const most = 256
+	if etag := h.Get("ETag"); len(etag) <= most && etagOK.MatchString(etag) {
+		return etag
+	}
+	return ""
 }
 
-// findTag asks for one release by its tag. It never scans the list, which holds
-// drafts and ends somewhere.
-func (s *Source) findTag(ctx context.Context, tag string) (release, error) {
-	path := s.path("/tags/" + fetch.EscapeSegment(tag))
-	last := s.recall(&s.named, path)
-	var r release
-	resp, err := s.get(ctx, path, last.etag, &r)
-	switch {
-	case errors.Is(err, errNotModified):
-		return s.refresh(ctx, last.release)
-	case err != nil:
-		return release{}, fmt.Errorf("tag %q: %w", tag, err)
-	case r.Tag != tag:
-		return release{}, fmt.Errorf("%w: the API answers with another tag", selfupdate.ErrResponse)
-	}
-	if err := s.complete(ctx, &r); err != nil {
-		return release{}, err
-	}
-	s.remember(&s.named, answer{path, resp.Header.Get("ETag"), r})
-	return r, nil
-}
+var nextLink = regexp.MustCompile(`(?i);\s*rel\s*=\s*("[^"]*\bnext\b|next\b)`)
 
-// findNewest returns the release of the highest version. The first page's ETag
-// stands for the list: what is new comes first.
-func (s *Source) findNewest(ctx context.Context) (release, error) {
-	path := s.path(fmt.Sprintf("?per_page=%d", perPage))
-	last := s.recall(&s.newest, path)
-	var best choice
-	var etag string
-	err := pages(func(page int) (*github.Response, error) {
-		var list []release
-		ask := ""
-		if page == 1 {
-			ask = last.etag
-		}
-		resp, err := s.get(ctx, pageOf(path, page), ask, &list)
-		if err != nil {
-			return nil, err
-		}
-		if page == 1 {
-			etag = resp.Header.Get("ETag")
-		}
-		for _, r := range list {
-			s.consider(&best, r)
-		}
-		return resp, nil
-	})
-	switch {
-	case errors.Is(err, errNotModified):
-		return s.refresh(ctx, last.release)
-	case err != nil:
-		return release{}, fmt.Errorf("list of releases: %w", err)
-	case best.version == "":
-		return release{}, fmt.Errorf("%w: no release with a semantic version among those that count", selfupdate.ErrNotFound)
+// nextPage returns the page number of the Link header's rel="next", 0 without
+// one. Only the number is taken: the request goes to the API's root, whatever host
+// the link names. A link that go-github finds no number in is an error, since
+// the list would end there and nobody would know.
+func nextPage(resp *github.Response) (int, error) {
+	if resp.NextPage > 0 {
+		return resp.NextPage, nil
 	}
-	if err := s.complete(ctx, &best.release); err != nil {
-		return release{}, err
-	}
-	s.remember(&s.newest, answer{path, etag, best.release})
-	return best.release, nil
-}
-
-// someAssets is the API's usual page size: a release object with as many assets
-// may be cut there (at 100, too).
-const someAssets = 30
-
-// complete lists the assets where the release object may not have all of them.
-func (s *Source) complete(ctx context.Context, r *release) (err error) {
-	if len(r.Assets) >= someAssets {
-		r.Assets, err = s.allAssets(ctx, r.ID)
-	}
-	return err
-}
-
-// refresh completes a remembered release again while its assets may still be on
-// their way: the release object's ETag need not tell.
-func (s *Source) refresh(ctx context.Context, r release) (release, error) {
-	if s.young(r) || slices.ContainsFunc(r.Assets, asset.notReady) {
-		if err := s.complete(ctx, &r); err != nil {
-			return release{}, err
+	for _, link := range resp.Header.Values("Link") {
+		if nextLink.MatchString(link) {
+			return 0, fmt.Errorf("%w: the link to the next page has no page number", selfupdate.ErrResponse)
 		}
 	}
-	return r, nil
+	return 0, nil
 }
 
-// allAssets lists a release's assets.
-func (s *Source) allAssets(ctx context.Context, id int64) ([]asset, error) {
-	path := s.path(fmt.Sprintf("/%d/assets?per_page=%d", id, perPage))
-	var all []asset
-	seen := map[int64]bool{}
-	err := pages(func(page int) (*github.Response, error) {
-		var list []asset
-		resp, err := s.get(ctx, pageOf(path, page), "", &list)
-		for _, a := range list {
-			if !seen[a.ID] { // pages move while someone uploads
-				seen[a.ID] = true
-				all = append(all, a)
-			}
-		}
-		return resp, err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list of assets: %w", err)
-	}
-	return all, nil
-}
-
-// pages calls one for each page, as far as the Link header's rel="next" goes.
-func pages(one func(page int) (*github.Response, error)) error {
-	for page := 1; ; {
-		resp, err := one(page)
-		if err != nil {
+// pages calls one for each page until it says that there is no next one.
+func pages(one func(page int) (next int, err error)) error {
+	for page := 1; ; page++ {
+		switch next, err := one(page); {
+		case err != nil:
 			return err
-		}
-		switch next := resp.NextPage; {
 		case next == 0:
 			return nil
-		case next <= page:
-			return fmt.Errorf("%w: the pages go round in a circle", selfupdate.ErrResponse)
+		case next != page+1: // in a circle, or one is left out
+			return fmt.Errorf("%w: page %d is followed by page %d", selfupdate.ErrResponse, page, next)
 		case next > maxPages:
 			return fmt.Errorf("%w: more than %d pages: name the tag", selfupdate.ErrTooLarge, maxPages)
-		default:
-			page = next
 		}
 	}
 }
@@ -235,17 +142,6 @@ func pageOf(path string, page int) string {
 	return fmt.Sprintf("%s&page=%d", path, page)
 }
 
-func (s *Source) recall(a *answer, path string) answer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if a.path != path {
-		return answer{}
-	}
-	return *a
-}
-
-func (s *Source) remember(a *answer, got answer) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	*a = got
+func (s *Source) path(rest string) string {
+	return "repos/" + s.owner + "/" + s.repo + "/releases" + rest
 }

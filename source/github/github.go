@@ -21,8 +21,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/go-github/v56/github"
-
 	"github.com/metal-stack/selfreconcile/internal/fetch"
 	"github.com/metal-stack/selfreconcile/selfupdate"
 )
@@ -68,18 +66,12 @@ type Source struct {
 	err         error // of the configuration
 	log         *slog.Logger
 	fetch       *fetch.Client
-	gh          *github.Client
+	client      *http.Client // of the API
 	now         func() time.Time
 
-	mu     sync.Mutex
-	newest answer
-	named  answer
-}
-
-// answer is one of the API that is still good while its ETag is.
-type answer struct {
-	path, etag string
-	release    release
+	mu    sync.Mutex
+	named answer
+	pages []page // of the list of releases
 }
 
 // New returns the source of a public repository on github.com. A name that no
@@ -107,9 +99,8 @@ func build(owner, repo string, opts Options) *Source {
 	// go-github is given a client of its own and no token: its WithAuthToken would
 	// change the client, and its DownloadReleaseAsset sends the token to the storage host.
 	hc := *s.fetch.HTTPClient()
-	s.gh = github.NewClient(&hc)
-	s.gh.BaseURL = s.api
-	s.gh.UserAgent = "selfreconcile"
+	hc.Transport = frugal{hc.Transport}
+	s.client = &hc
 	return s
 }
 
@@ -181,9 +172,15 @@ func webOf(api *url.URL) *url.URL {
 // "" is the release with the highest semantic version, whatever GitHub marks as
 // the latest: that mark is set by hand and by date, and has pointed at old releases
 // before. Tags count with and without the v but need major and minor; others
-// (nightly, untagged-…, 20240301) are skipped. All pages of the list are read, and
-// only the first one when it has not changed since the last time. No release at all
-// is an error that matches [selfupdate.ErrNotFound].
+// (nightly, untagged-…, 20240301) are skipped. No release at all is an error that
+// matches [selfupdate.ErrNotFound].
+//
+// A poll costs one request for each 100 releases, at most 30: every page is asked
+// for whether it has changed, since a release that is withdrawn from the third page
+// leaves the first one as it is. Unchanged pages are free with a token. One more is
+// needed for a release with 30 assets or more, for each 100 of them, when it
+// becomes the newest. What one answer says about rate limits never keeps the next
+// call from asking.
 func (s *Source) Release(ctx context.Context, version string) (selfupdate.Release, error) {
 	if s.err != nil {
 		return selfupdate.Release{}, s.err

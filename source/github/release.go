@@ -21,27 +21,39 @@ type choice struct {
 	release release
 }
 
-// consider takes r if it counts and is newer than the best so far.
-func (s *Source) consider(best *choice, r release) {
+// consider takes r if it counts and is newer than the best so far, and reports
+// whether it did.
+func (s *Source) consider(best *choice, r release) bool {
+	s.checkDate(r)
 	v := semantic(r.Tag)
 	switch {
+	case checkTag(r.Tag) != nil:
+		s.log.Debug("release skipped: this can't be a tag", "id", r.ID)
+		return false
 	case v == "":
 		s.log.Debug("release skipped: its tag is no semantic version", "tag", r.Tag)
-		return
+		return false
 	case r.Draft && !s.opts.Drafts:
-		return
+		return false
 	case (r.PreRelease || semver.Prerelease(v) != "") && !s.opts.PreReleases:
-		return
+		return false
 	}
 	c := semver.Compare(v, best.version) // "" is less than any
 	if c == 0 {                          // only build metadata differs: v1.32.4+k3s1
-		c = r.PublishedAt.Compare(best.release.PublishedAt)
+		c = r.PublishedAt.Compare(best.release.PublishedAt.Time)
 	}
 	if c == 0 {
 		c = strings.Compare(r.Tag, best.release.Tag)
 	}
 	if c > 0 {
 		*best = choice{v, r}
+	}
+	return c > 0
+}
+
+func (s *Source) checkDate(r release) {
+	if r.PublishedAt.bad {
+		s.log.Debug("date of a release ignored: it can't be read", "id", r.ID)
 	}
 }
 
@@ -59,7 +71,7 @@ func semantic(tag string) string {
 const youth = time.Hour
 
 func (s *Source) young(r release) bool {
-	return r.PublishedAt.IsZero() || s.now().Sub(r.PublishedAt) < youth
+	return r.PublishedAt.IsZero() || s.now().Sub(r.PublishedAt.Time) < youth
 }
 
 func (a asset) notReady() bool { return a.State != "" && a.State != "uploaded" }
@@ -71,14 +83,31 @@ func (s *Source) convert(r release) selfupdate.Release {
 		Assets:  []selfupdate.Asset{},
 		Young:   s.young(r),
 	}
+	at := map[string]int{} // in rel.Assets
 	for _, a := range r.Assets {
 		if fetch.CheckSegment(a.Name) != nil {
-			s.log.Debug("asset skipped: unusable name", "tag", r.Tag, "name", a.Name)
+			s.log.Debug("asset skipped: unusable name", "tag", r.Tag, "id", a.ID)
 			continue
 		}
+		if i, ok := at[a.Name]; ok {
+			s.log.Debug("two assets of one name", "tag", r.Tag, "name", a.Name)
+			rel.Assets[i] = doubled(a.Name)
+			continue
+		}
+		at[a.Name] = len(rel.Assets)
 		rel.Assets = append(rel.Assets, s.asset(a))
 	}
 	return rel
+}
+
+// doubled stands for assets of one name, which GitHub does not allow: nobody can
+// tell which one is meant. It stays in the list, so that no other one is taken
+// for the only match.
+func doubled(name string) selfupdate.Asset {
+	err := fmt.Errorf("%w: the release lists %q more than once", selfupdate.ErrAsset, name)
+	return selfupdate.Asset{Name: name, Size: -1, Open: func(context.Context, selfupdate.Position) (selfupdate.Body, error) {
+		return selfupdate.Body{}, err
+	}}
 }
 
 // asset keeps the API's name and address: GitHub replaces characters of a name
