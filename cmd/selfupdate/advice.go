@@ -3,19 +3,21 @@ package main
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 
-	"github.com/metal-stack/selfreconcile/checksum"
 	"github.com/metal-stack/selfreconcile/selfupdate"
 )
 
 // advice is what a command's errors need for the clause about what to type next.
 type advice struct {
-	github bool // the release is looked for at GitHub
-	token  bool // and there is a token
+	github   bool // the release is looked for at GitHub
+	token    bool // and there is a token
+	plainAPI bool // and --api-url is http, which nothing allows
+	pinned   bool // --digest was given
 }
 
 // about returns a clause on what to do about err; "" when its text says it.
@@ -38,14 +40,11 @@ func (a advice) about(err error, e *env) string {
 	case is(selfupdate.ErrNoSpace):
 		return "free some space in " + filepath.Dir(e.target)
 	case is(selfupdate.ErrNoPrevious):
-		return "there is no earlier program that this tool replaced; install a version with selfupdate apply"
+		return e.noPreviousAdvice(err)
 	case is(selfupdate.ErrBusy):
 		return "wait until the other update has ended"
 	case is(selfupdate.ErrNoTarget):
-		if e.command == "apply" {
-			return "check --target, or install it for the first time with --create"
-		}
-		return "check --target"
+		return e.noTargetAdvice()
 	case is(selfupdate.ErrRecordFormat):
 		return "use a newer selfupdate"
 	case is(selfupdate.ErrNotFound):
@@ -55,60 +54,48 @@ func (a advice) about(err error, e *env) string {
 	case is(selfupdate.ErrNetwork):
 		return "try again later"
 	}
-	return refusalAdvice(err, e.command)
+	return a.refusal(err, e.command)
 }
 
-// refusalAdvice names the flag that allows what was refused.
-func refusalAdvice(err error, command string) string {
-	if errors.Is(err, checksum.ErrBareDigest) {
-		if command == "verify" {
-			return "if this file belongs to one asset alone, call it ASSET.sha256; under another name with such an ending, add --name ASSET"
-		}
-		return "if this file belongs to one asset alone, publish it as ASSET.sha256"
-	}
-	if command != "apply" {
-		return ""
-	}
-	for _, a := range []struct {
-		err  error
-		text string
-	}{
-		{selfupdate.ErrInsecure, "http:// lets anybody on the way change what you get: use https://, pin the file with --digest, or accept that with --allow-http"},
-		{selfupdate.ErrManaged, "update it with that package manager, or insist with --managed-anyway"},
-		{selfupdate.ErrDigestMismatch, "do not install this file: a cache may be stale, an upload broken, or somebody changed it"},
-		{selfupdate.ErrNoChecksum, "name the right checksum file (--sums-url, with --github --sums), or pin the file with --digest"},
-		{selfupdate.ErrFormat, "the asset must be the program itself, for this machine (archives are not unpacked); --allow-any-format installs it all the same"},
-		{selfupdate.ErrOtherProgram, "if this is meant, --allow-other-program"},
-		{selfupdate.ErrVersionMismatch, "if this is meant, --allow-other-program"},
-		{selfupdate.ErrAsset, "name the asset with --asset"},
-		{selfupdate.ErrTooLarge, "if it may be that large, raise --max-size"},
-		{selfupdate.ErrResponse, "check the address"},
-	} {
-		if errors.Is(err, a.err) {
-			return a.text
-		}
-	}
-	return ""
-}
-
-func (a advice) notFound() string {
-	if a.github {
-		s := "check OWNER/REPO, --tag and --asset, or try again later: a new release's files may still be on their way"
-		if !a.token {
-			s += "; a private repository needs --token-file"
-		}
-		return s
-	}
-	return "check the URL, or try again later: a new release's files may still be on their way"
-}
-
-func (a advice) limited() string {
+// noTargetAdvice tells a path that is wrong from what stands in the way of a right one.
+func (e *env) noTargetAdvice() string {
+	fi, err := os.Lstat(e.target)
 	switch {
-	case a.github && !a.token:
-		return "try again then, give a --token-file (a higher limit), or name --tag and --asset, which needs no API"
-	default:
-		return "try again then"
+	case err == nil && fi.Mode()&fs.ModeSymlink != 0:
+		return "remove or repair the link"
+	case e.command != "apply":
+		return "check --target"
 	}
+	if _, err := os.Stat(filepath.Dir(e.target)); err != nil {
+		return "check --target, or make its directory first"
+	}
+	return "check --target, or install it for the first time with --create"
+}
+
+// noPreviousAdvice names the program that is kept beside the target even when
+// nothing is recorded of it, as after the directory with the record was removed.
+func (e *env) noPreviousAdvice(err error) string {
+	const none = "there is no earlier program that this tool replaced; install a version with selfupdate apply"
+	if errors.Is(err, selfupdate.ErrDamaged) {
+		return "install a version with selfupdate apply"
+	}
+	target := e.target
+	if real, err := filepath.EvalSymlinks(target); err == nil { // the file behind a link is what was replaced
+		target = real
+	}
+	kept := filepath.Join(filepath.Dir(target), "."+filepath.Base(target)+".rollback")
+	fi, err := os.Lstat(kept)
+	if err != nil || !fi.Mode().IsRegular() {
+		return none
+	}
+	if now, err := os.Stat(target); err == nil && os.SameFile(fi, now) {
+		return none
+	}
+	move := "mv "
+	if runtime.GOOS == "windows" {
+		move = "move /Y "
+	}
+	return "an earlier program lies there without a record; if that is the one you want: " + move + quote(kept) + " " + quote(target)
 }
 
 // clearAdvice is the command that lifts the rejection that err is about.

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -85,7 +86,7 @@ func (a *applyFlags) define(fs *flag.FlagSet) {
 	fs.BoolVar(&a.managedAnyway, "managed-anyway", false, "also replace a file that belongs to a package manager (Homebrew, Nix, snap, …)")
 
 	fs.StringVar(&a.url, "url", "", "`URL` of the program itself, not of an archive (this or --github is required)")
-	fs.StringVar(&a.sumsURL, "sums-url", "", "`URL` of the checksum file (default: the first there is of <url>.sha256, <url>.sha512, and checksums.txt and SHA256SUMS beside it)")
+	fs.StringVar(&a.sumsURL, "sums-url", "", "`URL` of the checksum file (default: the first there is of <url>.sha256, <url>.sha512, and checksums.txt and SHA256SUMS beside it, asked for without the query of --url)")
 	fs.StringVar(&a.version, "version", "", "the operator's name `V` for what is at the URL, for the record and for people (default none); the same one and the same URL need no request")
 
 	fs.StringVar(&a.repository, "github", "", "the repository `OWNER/REPO` (this or --url is required)")
@@ -102,7 +103,7 @@ func (a *applyFlags) define(fs *flag.FlagSet) {
 	fs.BoolVar(&a.dryRun, "dry-run", false, "only say what would be done; the checksum file is fetched and the program's URL asked")
 	fs.BoolVar(&a.refresh, "refresh", false, "ask for the checksum file even when version and URL are those installed: sees a moved \"latest\"")
 	fs.Int64Var(&a.maxSize, "max-size", selfupdate.DefaultMaxSize, "the largest download in `BYTES`, 512 MiB unless given")
-	fs.DurationVar(&a.stall, "stall", 60*time.Second, "give up after this `DURATION` (such as 90s, 2m) without a byte")
+	fs.DurationVar(&a.stall, "stall", 60*time.Second, "give up after this `DURATION` (such as 90s, 2m) without a byte; also the longest wait for an answer to begin")
 	fs.BoolVar(&a.allowHTTP, "allow-http", false, "accept http:// too: anybody on the way can read and change what is sent (not needed with --digest)")
 	fs.BoolVar(&a.anyFormat, "allow-any-format", false, "also install what this machine can't execute by its header")
 	fs.BoolVar(&a.otherProgram, "allow-other-program", false, "also install what was built from another Go module, or as another release, than asked for")
@@ -155,11 +156,17 @@ func webURL(flag, text string) error {
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
 		return usagef("--%s: not a URL that begins with https://", flag)
 	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return usagef("--%s: port %s is not between 1 and 65535", flag, port)
+		}
+	}
 	return nil
 }
 
 func (a *applyFlags) run(ctx context.Context, e *env) error {
 	e.changes = !a.dryRun
+	e.advise = advice{pinned: a.set["digest"]}
 	cfg := a.config(e)
 	if _, err := selfupdate.New(cfg); err != nil { // before any request
 		return err

@@ -58,7 +58,30 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if f, ok := stderr.(*os.File); ok {
 		e.terminal = term.IsTerminal(int(f.Fd()))
 	}
-	return e.report(e.dispatch(ctx, args))
+	err := e.dispatch(ctx, args)
+	var usage *usageError
+	if errors.As(err, &usage) { // reading the flags ended at the wrong one
+		e.json = e.json || asksJSON(args)
+	}
+	return e.report(err)
+}
+
+// asksJSON reports whether the last -o among the arguments says json.
+func asksJSON(args []string) (asks bool) {
+	for i, arg := range args {
+		if arg == "--" {
+			break
+		}
+		name, value, inline := strings.Cut(arg, "=")
+		if name != "-o" && name != "--o" {
+			continue
+		}
+		if !inline && i+1 < len(args) {
+			value = args[i+1]
+		}
+		asks = value == "json"
+	}
+	return asks
 }
 
 func (e *env) dispatch(ctx context.Context, args []string) error {

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/metal-stack/selfreconcile/checksum"
 	"github.com/metal-stack/selfreconcile/selfupdate"
 )
 
@@ -69,6 +70,38 @@ func TestReport(t *testing.T) {
 			assert.Contains(t, lines[0], "selfupdate apply: step /nowhere/app: "+sentinel.Error()+": why")
 			assert.Regexp(t, `^/nowhere/app is unchanged; .{8}`, lines[1])
 			assert.Empty(t, out.String())
+		})
+	}
+}
+
+// TestAdvice: what differs within one sentinel.
+func TestAdvice(t *testing.T) {
+	sums := func(err error) error { return &selfupdate.Error{Step: "fetch checksum file", Err: err} }
+	for _, tt := range []struct {
+		name   string
+		advice advice
+		err    error
+		want   string
+		not    string
+	}{
+		{"a large asset", advice{}, &selfupdate.Error{Step: "download", Err: selfupdate.ErrTooLarge}, "raise --max-size", "fixed"},
+		{"a large checksum file", advice{github: true}, sums(selfupdate.ErrTooLarge), "(--sums)", "--max-size"},
+		{"a large list of releases", advice{github: true}, fmt.Errorf("github: a/b: %w", selfupdate.ErrTooLarge), "--tag and --asset", "--max-size"},
+		{"http", advice{}, fmt.Errorf("%w: http://h/redirect", selfupdate.ErrInsecure), "--digest", "redirect"},
+		{"http with a password", advice{pinned: true}, fmt.Errorf("%w: a credential", selfupdate.ErrInsecure), "--allow-http", "--digest"},
+		{"redirect to http", advice{}, fmt.Errorf("%w: http://h/ (redirect)", selfupdate.ErrInsecure), "never followed", "--"},
+		{"redirect to http, allowed", advice{pinned: true}, fmt.Errorf("%w: redirect from https to http://h/", selfupdate.ErrInsecure), "never followed", "--"},
+		{"the API by http", advice{plainAPI: true, pinned: true}, fmt.Errorf("APIURL: %w", selfupdate.ErrInsecure), "--allow-http", "--digest"},
+		{"another asset's sum", advice{github: true}, fmt.Errorf("%w: %w", selfupdate.ErrNoChecksum, checksum.ErrNotListed), "--asset", "--sums-url"},
+		{"certificate", advice{github: true}, fmt.Errorf("%w: the certificate is signed by an unknown authority", selfupdate.ErrResponse), "trusts", "token"},
+		{"token refused", advice{github: true, token: true}, fmt.Errorf("%w: status 401: the token was refused", selfupdate.ErrResponse), "the token", "OWNER"},
+		{"403 without a token", advice{github: true}, fmt.Errorf("%w: status 403", selfupdate.ErrResponse), "needs --token-file", "rights"},
+		{"403 of a web server", advice{}, sums(fmt.Errorf("%w: status 403", selfupdate.ErrResponse)), "check the address", "token"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := tt.advice.about(tt.err, &env{command: "apply", target: "/nowhere/app"})
+			assert.Contains(t, got, tt.want)
+			assert.NotContains(t, got, tt.not)
 		})
 	}
 }
@@ -130,6 +163,22 @@ func TestParse(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, tt.want, got, "%q", tt.args)
 		assert.Equal(t, tt.flag, *value, "%q", tt.args)
+	}
+}
+
+func TestAsksJSON(t *testing.T) {
+	for args, want := range map[string]bool{
+		"":                  false,
+		"-o json":           true,
+		"--nope -o json":    true,
+		"x --o=json --nope": true,
+		"-o text -o=json":   true,
+		"-o json -o text":   false,
+		"-- -o json":        false,
+		"--nope -o":         false,
+		"-o=":               false,
+	} {
+		assert.Equal(t, want, asksJSON(strings.Fields(args)), args)
 	}
 }
 

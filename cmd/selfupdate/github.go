@@ -40,7 +40,25 @@ func (a *applyFlags) checkGitHub() error {
 		return usagef("--github: OWNER/REPO, such as metal-stack/metalctl, not %q", a.repository)
 	}
 	if a.set["api-url"] {
-		return webURL("api-url", a.apiURL)
+		if err := webURL("api-url", a.apiURL); err != nil {
+			return err
+		}
+	}
+	return a.checkNames()
+}
+
+// checkNames has the source judge what goes into a URL. Without a token and a list
+// it makes no request for a tag, so whatever it says is about the argument.
+func (a *applyFlags) checkNames() error {
+	src, err := githubsource.NewWithOptions(a.owner, a.repo, githubsource.Options{})
+	if err != nil {
+		return usagef("--github: %s", strings.TrimPrefix(err.Error(), "githubsource: "))
+	}
+	if !a.set["tag"] {
+		return nil
+	}
+	if _, err := src.Release(context.Background(), a.tag); err != nil {
+		return usagef("--tag: %q can't be a tag", a.tag)
 	}
 	return nil
 }
@@ -60,7 +78,8 @@ func (a *applyFlags) fromGitHub(ctx context.Context, e *env, cfg selfupdate.Conf
 			return fmt.Errorf("read token: %w", err)
 		}
 	}
-	e.advise = advice{github: true, token: a.token != ""}
+	e.advise.github, e.advise.token = true, a.token != ""
+	e.advise.plainAPI = !a.allowHTTP && strings.HasPrefix(strings.ToLower(a.apiURL), "http:")
 	direct := a.tag != "" && a.asset != "" && a.token == ""
 	rel, err := a.release(ctx, e, !direct)
 	if err != nil {

@@ -3,7 +3,8 @@
 // state, and checks a file against a checksum file. "selfupdate help" says how.
 //
 // It reads no environment variable but those of the HTTP proxies (HTTPS_PROXY,
-// HTTP_PROXY, NO_PROXY), and no configuration file.
+// HTTP_PROXY, NO_PROXY) and, through crypto/x509, of the trusted certificates
+// (SSL_CERT_FILE, SSL_CERT_DIR), and no configuration file.
 package main
 
 import (

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"crypto/sha512"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -139,6 +140,11 @@ func setup(env *testscript.Env) error {
 	env.Defer(s.close)
 	env.Values["server"] = s
 	env.Setenv("URL", s.URL+"/files")
+	env.Setenv("TLS", s.tls.URL+"/files")
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.tls.Certificate().Raw})
+	if err := os.WriteFile(filepath.Join(env.WorkDir, "ca.pem"), ca, 0o600); err != nil {
+		return err
+	}
 	env.Setenv("API", s.URL+"/api/v3/")
 	env.Setenv("PLATFORM", platform)
 	for name, b := range programs {

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"path"
@@ -19,8 +22,9 @@ const platform = runtime.GOOS + "-" + runtime.GOARCH
 // /files/MODE/PROGRAM/FILE.
 type server struct {
 	*httptest.Server
-	began   chan struct{} // one for each download that waits
-	proceed chan struct{} // lets one of the mode waits end
+	tls     *httptest.Server // the same by https
+	began   chan struct{}    // one for each download that waits
+	proceed chan struct{}    // lets one of the mode waits end
 
 	mu     sync.Mutex
 	counts map[string]int
@@ -33,12 +37,17 @@ func startServer() *server {
 	mux.HandleFunc("/acme/{repo}/releases/download/{tag}/{name}", s.download)
 	mux.HandleFunc("/files/{mode}/{program}/{file}", s.file)
 	s.Server = httptest.NewServer(mux)
+	s.tls = httptest.NewUnstartedServer(mux)
+	s.tls.Config.ErrorLog = log.New(io.Discard, "", 0) // whoever does not trust it
+	s.tls.StartTLS()
 	return s
 }
 
 func (s *server) close() {
-	s.CloseClientConnections()
-	s.Close()
+	for _, server := range []*httptest.Server{s.Server, s.tls} {
+		server.CloseClientConnections()
+		server.Close()
+	}
 }
 
 func (s *server) add(kind string) {
@@ -85,6 +94,10 @@ func (s *server) file(w http.ResponseWriter, r *http.Request) {
 	case mode == "limited":
 		w.Header().Set("Retry-After", "3600")
 		http.Error(w, "slow down", http.StatusTooManyRequests)
+	case mode == "clear": // from https to http
+		http.Redirect(w, r, s.URL+strings.Replace(r.URL.Path, "/clear/", "/ok/", 1), http.StatusFound)
+	case mode == "endless" && isSum:
+		_, _ = w.Write(bytes.Repeat([]byte("#\n"), 1<<20))
 	case mode == "html" && isSum:
 		w.Header().Set("Content-Type", "text/html")
 		_, _ = fmt.Fprint(w, "<!DOCTYPE html><html>not here</html>")
@@ -146,6 +159,7 @@ type repository struct {
 	releases []fakeRelease
 	private  bool // 404 without the token
 	limited  bool // the API refuses
+	status   int  // what the API answers with, if not 0
 	hidden   bool // nothing can be downloaded but by the API's address
 }
 
@@ -184,6 +198,8 @@ var repositories = map[string]repository{
 		fakeAsset{"tool-" + platform, "v2"}, fakeAsset{"tool-server-" + platform, "v3"})}}},
 	"private": {private: true, releases: []fakeRelease{{tag: "v1.0.0", assets: asset("app", "v2")}}},
 	"limited": {limited: true},
+	"401":     {status: http.StatusUnauthorized},
+	"403":     {status: http.StatusForbidden},
 	"hidden":  {hidden: true, releases: []fakeRelease{{tag: "v1.0.0", assets: asset("app", "v2")}}},
 }
 
@@ -225,6 +241,8 @@ func (s *server) api(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-RateLimit-Remaining", "0")
 		w.Header().Set("X-RateLimit-Reset", strconv.FormatInt(time.Now().Add(time.Hour).Unix(), 10))
 		http.Error(w, `{"message":"API rate limit exceeded"}`, http.StatusForbidden)
+	case repo.status != 0:
+		http.Error(w, `{"message":"Bad credentials"}`, repo.status)
 	case !ok, repo.private && !authorized:
 		http.Error(w, `{"message":"Not Found"}`, http.StatusNotFound)
 	case len(parts) == 4 && parts[2] == "assets":

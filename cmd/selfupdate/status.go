@@ -64,6 +64,9 @@ func (e *env) statusText(st selfupdate.Status) string {
 	if st.Phase == "trial" {
 		t.row("phase", "on trial: not confirmed yet")
 	}
+	if st.Damaged {
+		t.row("damaged", "the record can't be read: this is what the disk shows, and rejections are lost; the next update writes a new record")
+	}
 	if st.Missing {
 		t.row("missing", "the file is gone: go back, or apply a release with --create")
 	}
