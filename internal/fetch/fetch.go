@@ -22,12 +22,14 @@
 package fetch
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
@@ -130,20 +132,67 @@ func useLastResponse(*http.Request, []*http.Request) error { return http.ErrUseL
 // the connection breaks or stalls and the server gave a validator to continue
 // with. ctx is for the reading too. Whoever calls Open closes the Body.
 //
+// A body of at most 64 KiB, as the server states it, is read before Open returns
+// and served from memory: a checksum file that breaks is tried again from the
+// start, with a validator or without.
+//
 // With an Offset the Body's Start says where it really begins: at Offset, or at
 // 0 when the server can't or won't continue.
 func (c *Client) Open(ctx context.Context, req Request) (selfupdate.Body, error) {
-	b, err := c.open(ctx, req)
+	var body selfupdate.Body
+	err := c.again(ctx, func() error {
+		b, err := c.open(ctx, req)
+		if err != nil {
+			return err
+		}
+		body = selfupdate.Body{ReadCloser: b, Start: b.off, Size: b.size, Validator: b.validator, URL: b.url}
+		if b.off > 0 || b.size < 0 || b.size > smallBody {
+			return nil
+		}
+		defer func() { _ = b.Close() }()
+		data, err := io.ReadAll(b)
+		body.ReadCloser = &memory{left: bytes.NewReader(data)}
+		return err
+	})
 	if err != nil {
 		return selfupdate.Body{}, err
 	}
-	return selfupdate.Body{
-		ReadCloser: b,
-		Start:      b.off,
-		Size:       b.size,
-		Validator:  b.validator,
-		URL:        b.url,
-	}, nil
+	return body, nil
+}
+
+// memory is a small body that has been read.
+type memory struct {
+	left   *bytes.Reader
+	closed atomic.Bool
+}
+
+// Read implements io.Reader.
+func (m *memory) Read(p []byte) (int, error) {
+	if m.closed.Load() {
+		return 0, errClosed
+	}
+	return m.left.Read(p)
+}
+
+// Close implements io.Closer.
+func (m *memory) Close() error {
+	m.closed.Store(true)
+	return nil
+}
+
+// again repeats f, which reads a whole body, as long as it breaks in the middle
+// and can't be resumed.
+func (c *Client) again(ctx context.Context, f func() error) error {
+	for try := 0; ; try++ {
+		err := f()
+		var broken *brokenError
+		if err == nil || try >= c.lim.retries || ctx.Err() != nil || !errors.As(err, &broken) {
+			return err
+		}
+		if err := sleep(ctx, c.lim.backoff(try)); err != nil {
+			return err
+		}
+	}
 }
 
 // Check returns the error for which Open would not even send req, like http://
@@ -157,17 +206,16 @@ func (c *Client) Check(req Request) error {
 // matches [selfupdate.ErrTooLarge]. It also returns the answer's header. A
 // connection that breaks and can't be resumed is tried again from the start.
 func (c *Client) ReadAll(ctx context.Context, req Request, max int64) ([]byte, http.Header, error) {
+	var (
+		data   []byte
+		header http.Header
+	)
 	req.Offset = 0
-	for try := 0; ; try++ {
-		data, header, err := c.readOnce(ctx, req, max)
-		var broken *brokenError
-		if err == nil || try >= c.lim.retries || ctx.Err() != nil || !errors.As(err, &broken) {
-			return data, header, err
-		}
-		if err := sleep(ctx, c.lim.backoff(try)); err != nil {
-			return nil, nil, err
-		}
-	}
+	err := c.again(ctx, func() (err error) {
+		data, header, err = c.readOnce(ctx, req, max)
+		return err
+	})
+	return data, header, err
 }
 
 func (c *Client) readOnce(ctx context.Context, req Request, max int64) ([]byte, http.Header, error) {

@@ -11,6 +11,7 @@ const (
 	maxAPIBody   = 32 << 20 // of an answer through HTTPClient: a page of 100 releases with all their assets
 	maxResumes   = 100      // of one body, however much each brings
 	freeSkips    = 1 << 20  // bytes of a body that may come again for nothing; beyond that twice its size
+	smallBody    = 64 << 10 // read at once
 	readBuffer   = 64 << 10 // of the transport; a caller's larger buffer bypasses it
 )
 

@@ -190,13 +190,13 @@ func TestDripNotResumed(t *testing.T) {
 
 // A slow reader is no slow server.
 func TestPaceOfTheReader(t *testing.T) {
-	h := func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 100)) }
+	h := func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 200<<10)) }
 	bubble(t, Options{}, h, func(t *testing.T, c *Client) {
 		b, err := c.Open(t.Context(), Request{URL: "http://h/"})
 		require.NoError(t, err)
 		for range 100 {
 			time.Sleep(5 * time.Minute)
-			_, err = b.Read(make([]byte, 1))
+			_, err = io.ReadFull(b, make([]byte, 2<<10))
 			require.NoError(t, err)
 		}
 		require.NoError(t, b.Close())
@@ -209,10 +209,10 @@ func TestStallForEver(t *testing.T) {
 	h := func(w http.ResponseWriter, r *http.Request) {
 		n++
 		w.Header().Set("ETag", `"v1"`)
-		w.Header().Set("Content-Length", "1000")
+		w.Header().Set("Content-Length", "100000")
 		if r.Header.Get("Range") != "" {
-			w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-999/1000", n-1))
-			w.Header().Set("Content-Length", fmt.Sprint(1001-n))
+			w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-99999/100000", n-1))
+			w.Header().Set("Content-Length", fmt.Sprint(100001-n))
 			w.WriteHeader(http.StatusPartialContent)
 		}
 		_, _ = w.Write([]byte{1})

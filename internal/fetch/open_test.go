@@ -50,6 +50,43 @@ func TestOpenClose(t *testing.T) {
 	require.NotErrorIs(t, err, io.EOF)
 }
 
+// A small body is read again from the start when it breaks without a validator.
+func TestOpenSmall(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		size     int
+		breaks   int // so many answers
+		want     error
+		requests int
+	}{
+		{"not broken", smallBody, 0, nil, 1},
+		{"broken", smallBody, 2, nil, 3},
+		{"broken for ever", smallBody, 100, selfupdate.ErrNetwork, 4},
+		{"not small", smallBody + 1, 1, selfupdate.ErrNetwork, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			noLeak(t)
+			n, data := 0, pattern(tt.size)
+			s, l := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				cut := 1 << 30
+				if n++; n <= tt.breaks {
+					cut = tt.size / 2
+				}
+				flaky(data, "", cut)(w, r)
+			})
+			got, b, err := get(t, quickClient(), Request{URL: s.URL})
+			fails(t, err, tt.want)
+			assert.Len(t, l.requests(), tt.requests)
+			if tt.want == nil {
+				assert.Equal(t, data, got)
+				assert.EqualValues(t, tt.size, b.Size)
+				_, err = b.Read(make([]byte, 1))
+				require.ErrorIs(t, err, errClosed)
+			}
+		})
+	}
+}
+
 // One request each: what a server says about lengths must agree with itself and
 // with the source.
 func TestOpenSize(t *testing.T) {

@@ -47,15 +47,21 @@ func TestMirrorFails(t *testing.T) {
 		{"507", status(507), false, selfupdate.Temporary},
 		{"521", status(521), false, selfupdate.Temporary},
 		{"530", status(530), false, selfupdate.Temporary},
-		{"redirect loop", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, 302) }, false, selfupdate.Refused},
+		{"redirect loop", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, http.StatusFound) }, false, selfupdate.Refused},
 		{"redirect to a file", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Location", "file:///x")
-			w.WriteHeader(302)
+			w.WriteHeader(http.StatusFound)
 		}, false, selfupdate.Refused},
 		{"gzip", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			_, _ = io.WriteString(w, "x")
 		}, false, selfupdate.Refused},
+		{"broken small file", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "100")
+			_, _ = io.WriteString(w, "half")
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}, false, selfupdate.Temporary},
 		{"unknown authority", status(200), true, selfupdate.Refused},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
