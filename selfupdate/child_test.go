@@ -117,7 +117,7 @@ func childSelf(payload, digest string) error {
 	defer func() { _ = f.Close() }()
 	show(next.Apply(context.Background(), fileRelease(f, "v2")))
 	show(next.Apply(context.Background(), fileRelease(f, "v2")))
-	show(next.Rollback(context.Background(), RollbackOptions{}))
+	show(Rollback(context.Background(), RollbackOptions{})) // the function knows its own program too
 	show(next.Apply(context.Background(), fileRelease(f, "v2")))
 	return nil
 }

@@ -21,7 +21,7 @@ type Config struct {
 	Target string
 
 	// Current is the version that the program at Target says of itself, for the
-	// record and for people. No decision depends on it.
+	// record and for people, and for telling an update from a downgrade in a Plan.
 	Current string
 
 	// Trust says why the bytes of a release may run here. Required.
@@ -106,16 +106,30 @@ func newUpdater(cfg Config, sys ops) (*Updater, error) {
 	if cfg.Name == "" {
 		cfg.Name = strings.TrimSuffix(filepath.Base(t.target), ".exe")
 	}
-	u := &Updater{cfg: cfg, target: t}
+	return watched(&Updater{cfg: cfg, target: t}), nil
+}
+
+// bare returns an Updater without a configuration, for what needs none.
+func bare(path string, log *slog.Logger) (*Updater, error) {
+	t, err := openTarget(path, log, system())
+	if err != nil {
+		return nil, err
+	}
+	return watched(&Updater{cfg: Config{Target: path}, target: t}), nil
+}
+
+// watched notes whether the target is the running program, and which file that is.
+func watched(u *Updater) *Updater {
 	if own, err := ownExecutable(); err == nil {
-		u.own = cfg.Target == "" || own == t.target
+		u.own = u.cfg.Target == "" || own == u.target.target
 	}
 	if u.own {
+		var err error
 		if u.running, err = ownFile(); err != nil {
-			u.running, _ = os.Lstat(t.target)
+			u.running, _ = os.Lstat(u.target.target)
 		}
 	}
-	return u, nil
+	return u
 }
 
 func openTarget(path string, log *slog.Logger, sys ops) (*target, error) {

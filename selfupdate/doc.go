@@ -18,9 +18,9 @@
 // run's leftovers go with the next one.
 //
 // Mode, owner, file capabilities, POSIX ACL and SELinux label of the old file are
-// kept, or the update is refused. The program before is kept to go back to, and up
-// to two more. What was rolled back is remembered by its digest and not installed
-// again until [Clear].
+// kept, or the update is refused. The program before is kept to go back to, and one
+// more before that. What was rolled back is remembered by its digest and not
+// installed again until [Clear] (the newest 16 are).
 //
 // # What is not
 //

@@ -40,12 +40,8 @@ func (u *Updater) open(ctx context.Context, a Asset) (Body, int64, error) {
 
 // obtain stages the wanted program: downloaded, or from a slot.
 func (u *Updater) obtain(ctx context.Context, rel Release, d decision) (staged, error) {
-	meta, err := u.metadata()
-	if err != nil {
-		return staged{}, err
-	}
 	if d.have != nil {
-		return u.restage(ctx, *d.have, meta)
+		return u.restage(ctx, *d.have)
 	}
 	b, size, err := u.open(ctx, d.asset)
 	if err != nil {
@@ -56,9 +52,9 @@ func (u *Updater) obtain(ctx context.Context, rel Release, d decision) (staged, 
 		c.want = append(c.want, d.asset.Sum)
 	}
 	if u.cfg.Unpack == nil {
-		c.meta, c.check = meta, u.checker(rel.Version)
+		c.meta, c.check = u.metadata, u.checker(rel.Version)
 	} else {
-		c.meta = metadata{mode: 0o600, uid: -1, gid: -1}
+		c.meta = func() (metadata, error) { return metadata{mode: 0o600, uid: -1, gid: -1}, nil }
 	}
 	s, err := u.target.stage(ctx, c)
 	if cerr := b.Close(); err == nil && cerr != nil {
@@ -68,9 +64,12 @@ func (u *Updater) obtain(ctx context.Context, rel Release, d decision) (staged, 
 		return staged{}, located(err, b.URL, d.asset.URL)
 	}
 	if u.cfg.Unpack != nil {
-		if s, err = u.unpack(ctx, rel, s, meta); err != nil {
+		if s, err = u.unpack(ctx, rel, s); err != nil {
 			return staged{}, err
 		}
+	}
+	if !s.sha256.Equal(d.want) {
+		s.published = d.want
 	}
 	return s, u.probe(ctx, s)
 }
@@ -96,17 +95,17 @@ func (u *Updater) metadata() (metadata, error) {
 
 // restage copies a good program from its slot, so that it gets today's owner and
 // mode without a change to the slot.
-func (u *Updater) restage(ctx context.Context, e entry, meta metadata) (staged, error) {
+func (u *Updater) restage(ctx context.Context, e entry) (staged, error) {
 	f, err := u.target.sys.open(u.target.slot(e.SHA256))
 	if err != nil {
 		return staged{}, failed("read slot", u.target.slot(e.SHA256), err)
 	}
 	defer func() { _ = f.Close() }()
-	return u.target.stage(ctx, content{Reader: f, size: e.Size, max: e.Size, want: []checksum.Digest{e.SHA256}, meta: meta})
+	return u.target.stage(ctx, content{Reader: f, size: e.Size, max: e.Size, want: []checksum.Digest{e.SHA256}, meta: u.metadata})
 }
 
 // unpack replaces the staged, verified archive by the program in it.
-func (u *Updater) unpack(ctx context.Context, rel Release, archive staged, meta metadata) (s staged, err error) {
+func (u *Updater) unpack(ctx context.Context, rel Release, archive staged) (s staged, err error) {
 	defer func() {
 		if rerr := u.target.sys.remove(archive.path); rerr != nil && err == nil {
 			err = errors.Join(failed("unpack", archive.path, rerr), u.target.sys.remove(s.path))
@@ -124,8 +123,11 @@ func (u *Updater) unpack(ctx context.Context, rel Release, archive staged, meta 
 		}
 		return s, failed("unpack", "", err)
 	}
+	if r == nil {
+		return s, failed("unpack", "", fmt.Errorf("%w: the unpacker found nothing", ErrFormat))
+	}
 	defer func() { _ = r.Close() }()
-	return u.target.stage(ctx, content{Reader: r, size: -1, max: u.cfg.MaxSize, meta: meta, check: u.checker(rel.Version)})
+	return u.target.stage(ctx, content{Reader: r, size: -1, max: u.cfg.MaxSize, meta: u.metadata, check: u.checker(rel.Version)})
 }
 
 // checker returns the check of the whole staged file, after its digest.
@@ -149,9 +151,29 @@ func (u *Updater) probe(ctx context.Context, s staged) error {
 	if u.cfg.Probe == nil {
 		return nil
 	}
-	if err := u.cfg.Probe(ctx, s.path); err != nil {
+	before, err := u.target.sys.lstat(s.path)
+	if err == nil {
+		err = u.cfg.Probe(ctx, s.path)
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err == nil && !u.untouched(s, before) {
+		err = errors.New("the probe changed the program")
+	}
+	if err != nil {
 		err = failed("probe", s.path, fmt.Errorf("%w: %w", ErrProbe, err))
 		return errors.Join(err, u.target.sys.remove(s.path))
 	}
 	return nil
+}
+
+// untouched reports whether the staged file is what was verified.
+func (u *Updater) untouched(s staged, before fs.FileInfo) bool {
+	after, err := u.target.sys.lstat(s.path)
+	if err != nil || !after.Mode().IsRegular() || *stampOf(after) != *stampOf(before) || after.Mode() != before.Mode() {
+		return false
+	}
+	got, err := u.target.hash(s.path, checksum.SHA256)
+	return err == nil && got.Equal(s.sha256)
 }

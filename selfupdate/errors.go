@@ -83,6 +83,7 @@ var (
 
 	// Local.
 	ErrBusy         = sentinel(Local, "another update of this target is running")
+	ErrChanged      = sentinel(Local, "the target was changed in the meantime")
 	ErrNoTarget     = sentinel(Local, "target does not exist")
 	ErrNotRegular   = sentinel(Local, "target is not a regular file")
 	ErrPermission   = sentinel(Local, "permission denied")

@@ -90,6 +90,8 @@ func resolveMissing(abs string) (layout, error) {
 	return newLayout(filepath.Join(dir, filepath.Base(abs))), nil
 }
 
+const maxName = 255 // bytes of a name, on every file system that matters
+
 // sameFile is os.SameFile, also for the FileInfo of a test's file system.
 func sameFile(a, b fs.FileInfo) bool { return os.SameFile(a, b) }
 

@@ -180,3 +180,7 @@ func sorted(s []string) []string {
 	slices.Sort(s)
 	return s
 }
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

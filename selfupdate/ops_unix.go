@@ -76,6 +76,14 @@ func inode(fi fs.FileInfo) uint64 {
 	return 0
 }
 
+// device returns the file system that a file is on.
+func device(fi fs.FileInfo) uint64 {
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		return uint64(st.Dev)
+	}
+	return 0
+}
+
 // owner returns the owner of a file, -1 when unknown.
 func owner(fi fs.FileInfo) (uid, gid int) {
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {

@@ -76,6 +76,7 @@ func retryBusy(f func() error) error {
 	return err
 }
 
+func device(fi fs.FileInfo) uint64                 { return 0 }
 func inode(fi fs.FileInfo) uint64                  { return 0 }
 func owner(fi fs.FileInfo) (uid, gid int)          { return -1, -1 }
 func (f osFile) setXattr(name, value string) error { return errors.ErrUnsupported }

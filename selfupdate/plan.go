@@ -78,7 +78,8 @@ type decision struct {
 	asset  Asset
 	want   checksum.Digest // zero when the record alone was enough
 	policy string
-	have   *entry // a good program on disk that is the wanted one
+	here   checksum.Digest // what the target was when this was decided
+	have   *entry          // a good program on disk that is the wanted one
 }
 
 // preflight finds out without a request what would make the update fail later.
@@ -99,6 +100,9 @@ func (u *Updater) preflight(rel Release) (Asset, error) {
 // decide finds the digest that is wanted and compares that with what is here.
 func (u *Updater) decide(ctx context.Context, rel Release, asset Asset, r record) (decision, error) {
 	d := decision{asset: asset, action: NothingToDo}
+	if r.Current != nil {
+		d.here = r.Current.SHA256
+	}
 	if u.recorded(rel, asset, r) {
 		d.reason = "version and URL are those that the target was installed from"
 		return d, nil

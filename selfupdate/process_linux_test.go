@@ -240,10 +240,6 @@ func TestCancelled(t *testing.T) {
 	assert.Equal(t, []string{".app.d", ".app.d/slots", "app"}, sorted(listing(t, filepath.Dir(path))))
 }
 
-type readerFunc func([]byte) (int, error)
-
-func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
-
 // TestMemoryIsFlat measures the peak of a process that applies 8 and 128 MiB.
 func TestMemoryIsFlat(t *testing.T) {
 	if raceEnabled {

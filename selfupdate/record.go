@@ -55,6 +55,7 @@ type record struct {
 
 	extra   map[string]json.RawMessage
 	damaged bool // made in memory, because the one on disk can't be read
+	missing bool // nothing is at the target
 }
 
 // entry is a program that is or was at the target; its file is slots/<sha256>.
@@ -185,7 +186,7 @@ var errDamaged = errors.New("damaged record")
 
 func encodeRecord(r record) ([]byte, error) {
 	for {
-		body, err := json.Marshal(r)
+		body, err := plainJSON(r)
 		if err != nil {
 			return nil, err
 		}
@@ -194,23 +195,70 @@ func encodeRecord(r record) ([]byte, error) {
 		if len(line) <= maxRecord {
 			return line, nil
 		}
-		// Only keys of a later version can get us here: the known ones are bounded.
-		if !r.dropExtra() {
+		if !r.shrink() {
 			return nil, fmt.Errorf("the record has %d bytes, more than %d", len(line), maxRecord)
 		}
 	}
 }
 
-// dropExtra forgets the largest unknown key and reports whether there was one.
-func (r *record) dropExtra() bool {
-	if len(r.extra) == 0 {
-		return false
+// shrink forgets what the record can do without, one thing at a time, and reports
+// whether there was any: a way back must not fail because the record is full.
+func (r *record) shrink() bool {
+	for _, extra := range r.extras() {
+		if largest, ok := largestKey(extra); ok {
+			delete(extra, largest)
+			return true
+		}
 	}
-	largest := slices.MaxFunc(slices.Sorted(maps.Keys(r.extra)), func(a, b string) int {
-		return cmp.Compare(len(r.extra[a]), len(r.extra[b]))
-	})
-	delete(r.extra, largest)
-	return true
+	for i := range r.Rejected { // oldest first
+		if r.Rejected[i].Reason != "" {
+			r.Rejected[i].Reason = ""
+			return true
+		}
+	}
+	for i := range r.Good {
+		if e := &r.Good[i]; e.URL != "" {
+			e.URL = ""
+			return true
+		}
+	}
+	return false
+}
+
+// extras returns the unknown keys of every level.
+func (r *record) extras() []map[string]json.RawMessage {
+	all := []map[string]json.RawMessage{r.extra}
+	if r.Current != nil {
+		all = append(all, r.Current.extra)
+	}
+	for _, e := range r.Good {
+		all = append(all, e.extra)
+	}
+	if r.Trial != nil {
+		all = append(all, r.Trial.extra, r.Trial.Candidate.extra)
+	}
+	for _, j := range r.Rejected {
+		all = append(all, j.extra)
+	}
+	return all
+}
+
+func largestKey(m map[string]json.RawMessage) (string, bool) {
+	if len(m) == 0 {
+		return "", false
+	}
+	return slices.MaxFunc(slices.Sorted(maps.Keys(m)), func(a, b string) int {
+		return cmp.Compare(len(m[a]), len(m[b]))
+	}), true
+}
+
+// plainJSON is json.Marshal without the escapes for HTML, which cost five bytes each.
+func plainJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
 func decodeRecord(data []byte) (record, error) {
@@ -320,7 +368,7 @@ func decodeKeeping(data []byte, known any) (map[string]json.RawMessage, error) {
 
 // encodeKeeping encodes known with the unknown keys behind its own.
 func encodeKeeping(known any, extra map[string]json.RawMessage) ([]byte, error) {
-	b, err := json.Marshal(known)
+	b, err := plainJSON(known)
 	if err != nil || len(extra) == 0 {
 		return b, err
 	}

@@ -30,11 +30,10 @@ type RollbackOptions struct {
 // target is what it was, except where [Error.State] says otherwise; a run that
 // was killed half-way is finished by the next one.
 func Rollback(ctx context.Context, opts RollbackOptions) (Result, error) {
-	t, err := openTarget(opts.Target, opts.Log, system())
+	u, err := bare(opts.Target, opts.Log)
 	if err != nil {
 		return Result{}, err
 	}
-	u := &Updater{target: t}
 	return u.Rollback(ctx, opts)
 }
 
@@ -47,11 +46,9 @@ func (u *Updater) Rollback(ctx context.Context, opts RollbackOptions) (Result, e
 
 func (u *Updater) rollback(ctx context.Context, opts RollbackOptions) (Result, error) {
 	t := u.target
-	if _, err := t.sys.lstat(t.state); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			err = fmt.Errorf("%w: no update was made here", ErrNoPrevious)
-		}
-		return Result{}, failed("read record", t.state, err)
+	_, err := t.sys.lstat(t.state)
+	if _, lerr := t.sys.lstat(t.rollback); errors.Is(err, fs.ErrNotExist) && errors.Is(lerr, fs.ErrNotExist) {
+		return Result{}, failed("read record", t.state, fmt.Errorf("%w: no update was made here", ErrNoPrevious))
 	}
 	if err := t.checkDir(); err != nil && !isErr(err, ErrNoSpace) {
 		return Result{}, err
@@ -112,15 +109,16 @@ func (t *target) backAborted(ctx context.Context, err error) error {
 // of the program that was left.
 func (t *target) goBackFull(ctx context.Context, intent func(*record) error, left, fallback entry) error {
 	t.log.Warn("the disk is full: going back before it is recorded", "path", t.target)
-	if err := t.restore(fallback.SHA256); err != nil {
+	st, err := t.restore(fallback.SHA256)
+	if err != nil {
 		return err
 	}
 	if err := t.sys.remove(t.slot(left.SHA256)); err != nil {
 		return failedIn(Restored, "make room", t.slot(left.SHA256), err)
 	}
-	err := t.update(context.WithoutCancel(ctx), intent)
+	err = t.update(context.WithoutCancel(ctx), intent)
 	if err == nil {
-		err = t.recordBack(ctx, fallback.SHA256)
+		err = t.recordBack(ctx, fallback.SHA256, st)
 	}
 	return failedIn(Restored, "record", t.record(), err)
 }
@@ -159,13 +157,14 @@ type ClearOptions struct {
 	Log    *slog.Logger    // ignored by [Updater.Clear]
 }
 
-// Clear lifts rejections and returns those that it lifted; none is no error.
+// Clear lifts rejections and returns those that it lifted; none is no error. The
+// newest 16 rejections are remembered.
 func Clear(ctx context.Context, opts ClearOptions) ([]Rejection, error) {
-	t, err := openTarget(opts.Target, opts.Log, system())
+	u, err := bare(opts.Target, opts.Log)
 	if err != nil {
 		return nil, err
 	}
-	return (&Updater{target: t}).Clear(ctx, opts)
+	return u.Clear(ctx, opts)
 }
 
 // Clear is [Clear] for the Updater's target.
@@ -174,8 +173,8 @@ func (u *Updater) Clear(ctx context.Context, opts ClearOptions) ([]Rejection, er
 		return nil, errors.New("clear takes a digest or all")
 	}
 	t := u.target
-	if _, err := t.sys.lstat(t.record()); err != nil {
-		return nil, nil // no record, nothing rejected; one that can't be seen shows in update
+	if _, err := t.sys.lstat(t.record()); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
 	var cleared []Rejection
 	err := t.update(ctx, func(r *record) error {

@@ -199,7 +199,7 @@ func TestReplacedByHandDuringADownload(t *testing.T) {
 		return open(ctx, p)
 	}
 	_, err := u.Apply(t.Context(), rel.Release)
-	require.ErrorIs(t, err, ErrBusy)
+	require.ErrorIs(t, err, ErrChanged)
 	assert.Equal(t, "v1", run(t, path))
 	for _, p := range listing(t, filepath.Dir(path)) {
 		assert.NotContains(t, p, ".dl-")

@@ -3,6 +3,7 @@ package selfupdate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
@@ -45,6 +46,9 @@ func (t *target) identify(r record) (entry, error) {
 	}
 	if err != nil {
 		return entry{}, failed("read target", t.target, err)
+	}
+	if !fi.Mode().IsRegular() {
+		return entry{}, failed("read target", t.target, fmt.Errorf("%w: %v", ErrNotRegular, fi.Mode().Type()))
 	}
 	sum, err := t.hash(t.target, checksum.SHA256)
 	if err != nil {
@@ -115,6 +119,8 @@ func (t *target) settle(ctx context.Context) (record, error) {
 			}
 		}
 	}
+	_, err = t.sys.lstat(t.target)
+	r.missing = errors.Is(err, fs.ErrNotExist)
 	if err := t.keepSalvaged(r); err != nil {
 		return record{}, err
 	}
@@ -127,7 +133,14 @@ func (t *target) finish(ctx context.Context, r record) error {
 		return failed("check record", t.record(), ErrOnTrial)
 	}
 	if r.Trial.Expired {
-		err := t.goBack(ctx, r.Trial.Fallback)
+		there, err := t.identify(r)
+		if err != nil {
+			return err
+		}
+		if d := there.SHA256; !d.IsZero() && !d.Equal(r.Trial.Fallback) && !d.Equal(r.Trial.Candidate.SHA256) {
+			return t.update(ctx, t.stay) // somebody put a third file there: that stays
+		}
+		err = t.goBack(ctx, r.Trial.Fallback)
 		if !isErr(err, ErrDamaged) {
 			return err
 		}
@@ -176,7 +189,7 @@ func (t *target) adopt(r *record) error {
 	if err != nil {
 		return err
 	}
-	if there.SHA256.IsZero() { // nothing is there: the record keeps its word for a way back
+	if r.missing = there.SHA256.IsZero(); r.missing { // the record keeps its word for a way back
 		r.Phase = phaseStable
 		return nil
 	}

@@ -25,6 +25,8 @@ type staged struct {
 	size   int64
 	sha256 checksum.Digest
 	sha512 checksum.Digest // only when it was asked for
+
+	published checksum.Digest // the publisher's, when that is another: of an archive, or SHA-512
 }
 
 // is reports whether the file has digest d.
@@ -35,8 +37,8 @@ type content struct {
 	io.Reader
 	size     int64 // as announced; -1 when it wasn't
 	max      int64
-	want     []checksum.Digest // every one must hold
-	meta     metadata
+	want     []checksum.Digest              // every one must hold
+	meta     func() (metadata, error)       // of the file to be, as late as possible: somebody may change it meanwhile
 	check    func(f file, size int64) error // of the whole file, before its metadata; may be nil
 	progress func(done, total int64)
 }
@@ -71,7 +73,11 @@ func (t *target) stage(ctx context.Context, c content) (s staged, err error) {
 			return s, err
 		}
 	}
-	if err := c.meta.apply(f); err != nil {
+	m, err := c.meta()
+	if err == nil {
+		err = m.apply(f)
+	}
+	if err != nil {
 		return s, failed("stage", s.path, err)
 	}
 	if err := f.Sync(); err != nil {
@@ -172,11 +178,31 @@ func (w *stageWriter) Write(p []byte) (int, error) {
 
 // copyBuffer copies in pieces of bufferSize, whatever shortcuts the two ends offer.
 func copyBuffer(w io.Writer, r io.Reader) (int64, error) {
-	return io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r}, make([]byte, bufferSize))
+	return io.CopyBuffer(struct{ io.Writer }{w}, &lively{r: r}, make([]byte, bufferSize))
+}
+
+// lively ends a reader that never gets on, on which io.Copy would spin.
+type lively struct {
+	r     io.Reader
+	idles int
+}
+
+func (l *lively) Read(p []byte) (int, error) {
+	n, err := l.r.Read(p)
+	if n > 0 || err != nil {
+		l.idles = 0
+		return n, err
+	}
+	if l.idles++; l.idles > 100 {
+		return 0, io.ErrNoProgress
+	}
+	return 0, nil
 }
 
 // readLimited reads at most n bytes.
-func readLimited(r io.Reader, n int64) ([]byte, error) { return io.ReadAll(io.LimitReader(r, n)) }
+func readLimited(r io.Reader, n int64) ([]byte, error) {
+	return io.ReadAll(io.LimitReader(&lively{r: r}, n))
+}
 
 // readAsset reads a small asset whole.
 func readAsset(ctx context.Context, a Asset, limit int64, authenticated bool) ([]byte, error) {

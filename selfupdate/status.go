@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -70,22 +71,17 @@ type Event struct {
 // ReadStatus returns the status of the program at path ("": the own executable),
 // reading only. Where the record does not say what the file is, it is hashed.
 func ReadStatus(path string, log *slog.Logger) (Status, error) {
-	t, err := openTarget(path, log, system())
+	u, err := bare(path, log)
 	if err != nil {
 		return Status{}, err
 	}
-	return (&Updater{target: t}).Status()
+	return u.Status()
 }
 
 // Status is [ReadStatus] for the Updater's target.
 func (u *Updater) Status() (Status, error) {
 	t := u.target
-	raw, err := t.read()
-	damaged := errors.Is(err, errDamaged)
-	if err != nil && !damaged {
-		return Status{}, err
-	}
-	r, err := t.view()
+	raw, r, damaged, err := t.look()
 	if err != nil {
 		return Status{}, err
 	}
@@ -118,6 +114,25 @@ func (u *Updater) Status() (Status, error) {
 
 func (e entry) public() *Program {
 	return &Program{SHA256: e.SHA256, Published: e.Published, Version: e.Version, URL: e.URL, Policy: e.Policy, Size: e.Size, Confirmed: e.Confirmed}
+}
+
+// look reads the record and the file at one instant: of an update that is under
+// way, it sees the time before or the one after.
+func (t *target) look() (raw, r record, damaged bool, err error) {
+	for range 10 {
+		raw, err = t.read()
+		if damaged = errors.Is(err, errDamaged); err != nil && !damaged {
+			return raw, r, damaged, err
+		}
+		if r, err = t.view(); err != nil {
+			return raw, r, damaged, err
+		}
+		again, err := t.read()
+		if errors.Is(err, errDamaged) == damaged && reflect.DeepEqual(raw, again) {
+			break
+		}
+	}
+	return raw, r, damaged, nil
 }
 
 // view is what settle would make of the record, without a lock or a write.

@@ -17,6 +17,9 @@ func (t *target) install(ctx context.Context, s staged, e entry, r record) error
 		return errors.Join(err, t.sys.remove(s.path))
 	}
 	e.SHA256, e.Size, e.Confirmed = s.sha256, s.size, true
+	if !s.published.IsZero() {
+		e.Published = s.published
+	}
 	if err := t.sys.rename(s.path, t.slot(e.SHA256)); err != nil {
 		return failed("keep new program", s.path, errors.Join(err, t.sys.remove(s.path)))
 	}
@@ -27,30 +30,32 @@ func (t *target) install(ctx context.Context, s staged, e entry, r record) error
 	if err != nil {
 		return errors.Join(err, t.drop(e.SHA256, r))
 	}
-	if err := t.swap(t.slot(e.SHA256)); err != nil {
+	st, err := t.swap(t.slot(e.SHA256))
+	if err != nil {
 		return errors.Join(failed("swap", t.target, err), t.withdraw(ctx, e.SHA256))
 	}
 	if err := t.sys.syncDir(t.dir); err != nil {
 		// The record stays unfinished: whoever comes next looks at what survived.
 		return failedIn(Replaced, "make the swap durable", t.dir, err)
 	}
-	return t.complete(ctx)
+	return t.complete(ctx, st)
 }
 
 // unmoved makes sure that the target is still what settle saw, which may be a
 // long download ago: what is linked below must be what the record says it is.
 func (t *target) unmoved(r record) error {
 	_, err := t.sys.lstat(t.target)
-	if r.Current == nil && errors.Is(err, fs.ErrNotExist) || t.holds(r.Current) {
+	if r.missing && errors.Is(err, fs.ErrNotExist) || !r.missing && t.holds(r.Current) {
 		return nil
 	}
-	return failed("check target", t.target, fmt.Errorf("%w: the file was replaced in the meantime", ErrBusy))
+	return failed("check target", t.target, ErrChanged)
 }
 
 // prepare keeps the running program, in its slot and as the way back, and makes
 // both slots durable.
 func (t *target) prepare(r record, candidate checksum.Digest) error {
-	if r.Current != nil && !r.Current.SHA256.Equal(candidate) {
+	here := r.Current != nil && !r.missing
+	if here && !r.Current.SHA256.Equal(candidate) {
 		if err := t.keepCurrent(r.Current.SHA256); err != nil {
 			return failed("keep old program", t.slot(r.Current.SHA256), err)
 		}
@@ -58,7 +63,7 @@ func (t *target) prepare(r record, candidate checksum.Digest) error {
 	if err := t.sys.syncDir(t.slots); err != nil {
 		return failed("keep old program", t.slots, err)
 	}
-	if r.Current == nil {
+	if !here {
 		return nil
 	}
 	if err := t.arm(); err != nil {
@@ -134,7 +139,7 @@ func (t *target) announce(ctx context.Context, seen record, e entry) error {
 		switch {
 		case r.Phase == phaseTrial:
 			return failed("record", t.record(), ErrOnTrial)
-		case r.rejection(e.SHA256) != nil && seen.rejection(e.SHA256) == nil: // rejected meanwhile
+		case r.rejection(e.SHA256) != nil || r.rejection(e.Published) != nil: // meanwhile
 			return failed("record", t.record(), ErrRejected)
 		}
 		if r.Phase == "" {
@@ -151,23 +156,33 @@ func (t *target) announce(ctx context.Context, seen record, e entry) error {
 	})
 }
 
-// swap gives the target's name to a slot, in one step.
-func (t *target) swap(slot string) error {
-	if t.same(slot, t.target) {
-		return nil // a rename would succeed, do nothing and leave the source
+// swap gives the target's name to a slot, in one step, and returns what the file
+// is known by. That is taken before the rename: afterwards, somebody else's file
+// may be there already.
+func (t *target) swap(slot string) (*stamp, error) {
+	if t.same(slot, t.target) { // a rename would succeed, do nothing and leave the source
+		fi, err := t.sys.lstat(slot)
+		if err != nil {
+			return nil, err
+		}
+		return stampOf(fi), nil
 	}
 	tmp := t.temp()
 	err := t.sys.link(slot, tmp)
 	if noLinks(err) {
 		err = t.copyFile(slot, tmp)
 	}
+	var fi fs.FileInfo
+	if err == nil {
+		fi, err = t.sys.lstat(tmp)
+	}
 	if err == nil {
 		err = t.sys.commit(tmp, t.target)
 	}
 	if err != nil {
-		return errors.Join(err, t.sys.remove(tmp))
+		return nil, errors.Join(err, t.sys.remove(tmp))
 	}
-	return nil
+	return stampOf(fi), nil
 }
 
 // withdraw undoes announce after a swap that did not happen.
@@ -199,7 +214,7 @@ func (t *target) drop(d checksum.Digest, r record) error {
 
 // complete records that the switch is done, and cleans up. A full disk does not
 // make it undone: the record says enough for the next run to finish it.
-func (t *target) complete(ctx context.Context) error {
+func (t *target) complete(ctx context.Context, st *stamp) error {
 	ctx = context.WithoutCancel(ctx)
 	done := func(forgetGood bool) error {
 		return t.update(ctx, func(r *record) error {
@@ -210,9 +225,7 @@ func (t *target) complete(ctx context.Context) error {
 				r.Good = nil
 			}
 			c := r.Trial.Candidate
-			if fi, err := t.sys.lstat(t.target); err == nil {
-				c.Stat = stampOf(fi)
-			}
+			c.Stat = st
 			r.succeed(c)
 			t.event(r, outcomeUpdated, "")
 			return nil
@@ -253,44 +266,50 @@ func (t *target) makeRoom() bool {
 // goBack puts the fallback in the place of the candidate that the record names,
 // and records that. The updater's lock is held and the record says what is to happen.
 func (t *target) goBack(ctx context.Context, fallback checksum.Digest) error {
-	if err := t.restore(fallback); err != nil {
+	st, err := t.restore(fallback)
+	if err != nil {
 		return err
 	}
-	err := t.recordBack(ctx, fallback)
+	err = t.recordBack(ctx, fallback, st)
 	if isErr(err, ErrNoSpace) && t.dropCandidate(fallback) {
-		err = t.recordBack(ctx, fallback)
+		err = t.recordBack(ctx, fallback, st)
 	}
 	return failedIn(Restored, "record", t.record(), err)
 }
 
 // restore makes the target name the fallback, verified, and makes that durable.
-func (t *target) restore(fallback checksum.Digest) error {
+func (t *target) restore(fallback checksum.Digest) (st *stamp, err error) {
+	if fi, err := t.sys.lstat(t.target); err == nil && fi.Mode().IsRegular() {
+		st = stampOf(fi) // before the file is read: a later one must not be taken for it
+	}
 	there, err := t.hash(t.target, checksum.SHA256)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+		return nil, err
 	}
 	if !there.Equal(fallback) {
-		if err := t.swapBack(fallback); err != nil {
-			return failed("swap", t.target, err)
+		if st, err = t.swapBack(fallback); err != nil {
+			return nil, failed("swap", t.target, err)
 		}
 	}
-	return failedIn(Restored, "make the swap durable", t.dir, t.sys.syncDir(t.dir))
+	return st, failedIn(Restored, "make the swap durable", t.dir, t.sys.syncDir(t.dir))
 }
 
 // swapBack prefers the link that was made for it, which needs no space. Nothing
 // unverified ever takes the place of a program.
-func (t *target) swapBack(fallback checksum.Digest) error {
-	got, err := t.hash(t.rollback, checksum.SHA256)
-	if err == nil && got.Equal(fallback) && !t.same(t.rollback, t.target) {
-		return t.sys.commit(t.rollback, t.target)
+func (t *target) swapBack(fallback checksum.Digest) (*stamp, error) {
+	fi, err := t.sys.lstat(t.rollback)
+	if err == nil && fi.Mode().IsRegular() && !t.same(t.rollback, t.target) {
+		if got, err := t.hash(t.rollback, checksum.SHA256); err == nil && got.Equal(fallback) {
+			return stampOf(fi), t.sys.commit(t.rollback, t.target)
+		}
 	}
 	if !t.intact(fallback) {
-		return failed("verify previous program", t.slot(fallback), ErrDamaged)
+		return nil, failed("verify previous program", t.slot(fallback), ErrDamaged)
 	}
 	return t.swap(t.slot(fallback))
 }
 
-func (t *target) recordBack(ctx context.Context, fallback checksum.Digest) error {
+func (t *target) recordBack(ctx context.Context, fallback checksum.Digest, st *stamp) error {
 	return t.update(context.WithoutCancel(ctx), func(r *record) error {
 		if r.Trial == nil {
 			return nil
@@ -303,8 +322,8 @@ func (t *target) recordBack(ctx context.Context, fallback checksum.Digest) error
 		if r.Trial != nil {
 			return fmt.Errorf("%w: the record does not know the previous program", ErrDamaged)
 		}
-		if fi, err := t.sys.lstat(t.target); err == nil {
-			r.Current.Stat = stampOf(fi)
+		if st != nil {
+			r.Current.Stat = st
 		}
 		if !keep {
 			r.reject(rejection{SHA256: c.SHA256, Published: c.Published, Version: c.Version, Class: "manual", Verdict: "manual", Reason: reason})

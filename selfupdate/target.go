@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"path/filepath"
 )
 
 // target is one program on disk with its state directory.
@@ -41,6 +42,12 @@ func (t *target) checkDir() error {
 	fi, err := t.sys.lstat(t.dir)
 	if err != nil {
 		return failed("check directory", t.dir, err)
+	}
+	if n := len(filepath.Base(t.rollback)); n > maxName {
+		return failed("check target", t.target, fmt.Errorf("%w: its name is %d bytes too long", ErrUnsafeDir, n-maxName))
+	}
+	if st, err := t.sys.lstat(t.state); err == nil && device(st) != device(fi) {
+		return failed("check state directory", t.state, fmt.Errorf("%w: it is on another file system than the target", ErrUnsafeDir))
 	}
 	if worldWritable(fi) {
 		return failed("check directory", t.dir, fmt.Errorf("%w: everybody may write to it", ErrUnsafeDir))

@@ -94,6 +94,17 @@ func (t Trust) check() error {
 // authenticated reports whether the bytes are bound to more than the server that they come from.
 func (t Trust) authenticated() bool { return !t.pinned.IsZero() || len(t.verifiers) > 0 }
 
+// satisfied reports whether what a program was let in by is enough for t too.
+func (t Trust) satisfied(policy string) bool {
+	switch {
+	case !t.pinned.IsZero():
+		return true // the digest itself is compared
+	case len(t.verifiers) > 0:
+		return strings.HasPrefix(policy, "signed by ")
+	}
+	return policy != ""
+}
+
 // String says the policy in words, as it is recorded.
 func (t Trust) String() string {
 	switch {

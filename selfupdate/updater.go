@@ -2,6 +2,7 @@ package selfupdate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -87,10 +88,10 @@ func (u *Updater) apply(ctx context.Context, rel Release) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	e := entry{Version: rel.Version, URL: clip(d.asset.URL, maxURL), Policy: clip(d.policy, 256)}
-	if !s.sha256.Equal(d.want) {
-		e.Published = d.want
+	if known, res, err := u.known(ctx, rel, d, s); known {
+		return res, errors.Join(err, t.sys.remove(s.path))
 	}
+	e := entry{Version: rel.Version, URL: clip(d.asset.URL, maxURL), Policy: clip(d.policy, 256), Published: s.published}
 	if err := t.install(ctx, s, e, r); err != nil {
 		return Result{}, err
 	}
@@ -101,6 +102,35 @@ func (u *Updater) apply(ctx context.Context, rel Release) (Result, error) {
 	e.SHA256, e.Size = s.sha256, s.size
 	t.log.Debug("updated", "path", t.target, "version", rel.Version, "sha256", e.SHA256.Hex())
 	return u.result(Updated, e, before), nil
+}
+
+// known reports whether the staged program turned out to be one that is known
+// under another digest of its publisher: the one that is there, or a rejected one.
+// That digest is recorded, so that it is known before the download next time.
+func (u *Updater) known(ctx context.Context, rel Release, d decision, s staged) (bool, Result, error) {
+	rejected, there := "", false
+	err := u.target.update(ctx, func(r *record) error {
+		there = r.Current != nil && r.Current.SHA256.Equal(s.sha256) && u.target.holds(r.Current)
+		for i := range r.Rejected {
+			if j := &r.Rejected[i]; !there && j.is(s.sha256) {
+				rejected = j.text()
+				if !s.published.IsZero() {
+					j.Published = s.published
+				}
+			}
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return true, Result{}, err
+	case rejected != "":
+		return true, Result{}, failed("install", d.asset.URL, fmt.Errorf("%w: %s", ErrRejected, rejected))
+	case there:
+		res, err := u.note(ctx, rel, d)
+		return true, res, err
+	}
+	return false, Result{}, nil
 }
 
 // admit checks the arguments and asks the caller's policy.
@@ -138,7 +168,8 @@ func (u *Updater) recorded(rel Release, asset Asset, r record) bool {
 	if !pinned.IsZero() && c.Version == rel.Version {
 		return true
 	}
-	return !u.cfg.Refresh && rel.Version != "" && asset.URL != "" && c.Version == rel.Version && c.URL == clip(asset.URL, maxURL)
+	return !u.cfg.Refresh && u.cfg.Trust.satisfied(c.Policy) && rel.Version != "" && asset.URL != "" &&
+		c.Version == rel.Version && c.URL == asset.URL // one that did not fit into the record is never the same
 }
 
 // note records which release the target is, so that next time no request is needed.
@@ -151,8 +182,8 @@ func (u *Updater) note(ctx context.Context, rel Release, d decision) (Result, er
 			}
 		}
 		c := r.Current
-		if c == nil {
-			return nil
+		if c == nil || !c.SHA256.Equal(d.here) || !u.target.holds(c) {
+			return failed("record", u.target.record(), ErrChanged)
 		}
 		if !d.want.IsZero() {
 			c.URL, c.Policy = clip(d.asset.URL, maxURL), clip(d.policy, 256)
