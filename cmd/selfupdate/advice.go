@@ -40,7 +40,7 @@ func (a advice) about(err error, e *env) string {
 	case is(selfupdate.ErrNoSpace):
 		return "free some space in " + filepath.Dir(e.target)
 	case is(selfupdate.ErrNoPrevious):
-		return e.noPreviousAdvice(err)
+		return "there is no earlier program that can be put back; install a version with selfupdate apply"
 	case is(selfupdate.ErrBusy):
 		return "wait until the other update has ended"
 	case is(selfupdate.ErrNoTarget):
@@ -70,32 +70,6 @@ func (e *env) noTargetAdvice() string {
 		return "check --target, or make its directory first"
 	}
 	return "check --target, or install it for the first time with --create"
-}
-
-// noPreviousAdvice names the program that is kept beside the target even when
-// nothing is recorded of it, as after the directory with the record was removed.
-func (e *env) noPreviousAdvice(err error) string {
-	const none = "there is no earlier program that this tool replaced; install a version with selfupdate apply"
-	if errors.Is(err, selfupdate.ErrDamaged) {
-		return "install a version with selfupdate apply"
-	}
-	target := e.target
-	if real, err := filepath.EvalSymlinks(target); err == nil { // the file behind a link is what was replaced
-		target = real
-	}
-	kept := filepath.Join(filepath.Dir(target), "."+filepath.Base(target)+".rollback")
-	fi, err := os.Lstat(kept)
-	if err != nil || !fi.Mode().IsRegular() {
-		return none
-	}
-	if now, err := os.Stat(target); err == nil && os.SameFile(fi, now) {
-		return none
-	}
-	move := "mv "
-	if runtime.GOOS == "windows" {
-		move = "move /Y "
-	}
-	return "an earlier program lies there without a record; if that is the one you want: " + move + quote(kept) + " " + quote(target)
 }
 
 // clearAdvice is the command that lifts the rejection that err is about.

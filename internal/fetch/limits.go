@@ -18,7 +18,7 @@ const (
 // limits are all bounds of a Client in one place.
 type limits struct {
 	tls, header time.Duration // of our own transport
-	answer      time.Duration // from the start of a hop to its header, with any transport
+	answer      time.Duration // from the start of a hop (30 s to connect, 15 s for TLS) to its header, with any transport
 
 	stall   time.Duration // waiting for a byte of the body
 	minRate int64         // bytes a second over each grace period of waiting; 0 none
@@ -37,7 +37,6 @@ func (o Options) limits() limits {
 	l := limits{
 		tls:        15 * time.Second,
 		header:     30 * time.Second,
-		answer:     (30 + 15 + 30) * time.Second,
 		stall:      60 * time.Second,
 		minRate:    1 << 10,
 		grace:      time.Minute,
@@ -49,6 +48,8 @@ func (o Options) limits() limits {
 		progress:   64 << 10,
 	}
 	override(&l.stall, o.Stall)
+	l.header = min(l.header, l.stall) // whoever does not wait long for a byte does not wait longer for the first
+	l.answer = 45*time.Second + l.header
 	override(&l.backoffMin, o.Backoff)
 	override(&l.maxWait, o.MaxWait)
 	if o.MinRate != 0 {
