@@ -39,7 +39,8 @@
 //	    slots/<sha256>         the programs
 //	    lock, state.lock       OS locks, which end with the process
 //
-// docs/design.md describes the record. Do not copy .app.d to another machine.
+// The state directory belongs to whoever made the first update; another user then
+// gets [ErrPermission]. docs/design.md describes the record. Do not copy .app.d to another machine.
 //
 // # Concurrency
 //

@@ -25,6 +25,9 @@ func (m metadata) apply(f file) error {
 			return fmt.Errorf("%w: the old file belongs to %d:%d, update as root or as that user: %v", ErrMetadata, m.uid, m.gid, err)
 		}
 	}
+	if err := f.dropACL(); err != nil {
+		return fmt.Errorf("%w: an inherited ACL stays: %v", ErrMetadata, err)
+	}
 	if err := f.Chmod(m.mode); err != nil {
 		return fmt.Errorf("%w: mode %v: %v", ErrMetadata, m.mode, err)
 	}

@@ -57,6 +57,16 @@ func (f osFile) setXattr(name, value string) error {
 	return unix.Fsetxattr(int(f.Fd()), name, []byte(value), 0)
 }
 
+// dropACL removes what a default ACL of the directory gave the new file: the old
+// one's own, if it has any, is set afterwards.
+func (f osFile) dropACL() error {
+	err := unix.Fremovexattr(int(f.Fd()), "system.posix_acl_access")
+	if errors.Is(err, unix.ENODATA) || errors.Is(err, unix.ENOTSUP) {
+		return nil
+	}
+	return err
+}
+
 // reserve makes a full disk show before the download. KEEP_SIZE: a file of the
 // announced size with a hole at its end must never exist.
 func (f osFile) reserve(size int64) error {

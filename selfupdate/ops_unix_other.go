@@ -21,6 +21,7 @@ func readMetadata(path string) (metadata, error) {
 }
 
 func (f osFile) setXattr(name, value string) error { return unix.ENOTSUP }
+func (f osFile) dropACL() error                    { return nil }
 func (f osFile) reserve(size int64) error          { return nil }
 func (f osFile) writeOut(off, n int64)             {}
 

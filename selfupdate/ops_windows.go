@@ -80,6 +80,7 @@ func device(fi fs.FileInfo) uint64                 { return 0 }
 func inode(fi fs.FileInfo) uint64                  { return 0 }
 func owner(fi fs.FileInfo) (uid, gid int)          { return -1, -1 }
 func (f osFile) setXattr(name, value string) error { return errors.ErrUnsupported }
+func (f osFile) dropACL() error                    { return nil }
 func (f osFile) reserve(size int64) error          { return nil }
 func (f osFile) writeOut(off, n int64)             {}
 

@@ -2,11 +2,13 @@ package selfupdate
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -243,6 +245,36 @@ func TestKeepsOwnerModeCapabilitiesAndACL(t *testing.T) {
 	got, err = readMetadata(path)
 	require.NoError(t, err)
 	assert.Equal(t, want, got)
+}
+
+// acl is a POSIX ACL as the kernel has it in an extended attribute: the owner, uid
+// 1000, the group, the mask and others.
+func acl(user byte) string {
+	entry := func(tag, perm byte, id uint32) []byte {
+		return binary.LittleEndian.AppendUint32([]byte{tag, 0, perm, 0}, id)
+	}
+	const none = 0xffffffff
+	return string(slices.Concat([]byte{2, 0, 0, 0},
+		entry(1, 7, none), entry(2, user, 1000), entry(4, 5, none), entry(16, 7, none), entry(32, 5, none)))
+}
+
+// The ACL is the old file's: kept when it has one, and none that the directory hands down.
+func TestKeepsTheACL(t *testing.T) {
+	needRoot(t)
+	for _, own := range []string{"", acl(7)} {
+		path := installed(t, "v1")
+		require.NoError(t, unix.Setxattr(filepath.Dir(path), "system.posix_acl_default", []byte(acl(6)), 0))
+		if own != "" {
+			require.NoError(t, unix.Setxattr(path, "system.posix_acl_access", []byte(own), 0))
+		}
+		want, err := readMetadata(path)
+		require.NoError(t, err)
+		_, err = updater(t, path).Apply(t.Context(), releaseOf(t, "v2", "v2").Release)
+		require.NoError(t, err)
+		got, err := readMetadata(path)
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+	}
 }
 
 func TestKeepsTheSELinuxLabel(t *testing.T) {
