@@ -88,7 +88,7 @@ func (u *Updater) apply(ctx context.Context, rel Release) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if known, res, err := u.known(ctx, rel, d, s); known {
+	if known, res, err := u.known(ctx, rel, d, s, r); known {
 		return res, errors.Join(err, t.sys.remove(s.path))
 	}
 	e := entry{Version: rel.Version, URL: clip(d.asset.URL, maxURL), Policy: clip(d.policy, 256), Published: s.published}
@@ -107,12 +107,15 @@ func (u *Updater) apply(ctx context.Context, rel Release) (Result, error) {
 // known reports whether the staged program turned out to be one that is known
 // under another digest of its publisher: the one that is there, or a rejected one.
 // That digest is recorded, so that it is known before the download next time.
-func (u *Updater) known(ctx context.Context, rel Release, d decision, s staged) (bool, Result, error) {
-	rejected, there := "", false
+func (u *Updater) known(ctx context.Context, rel Release, d decision, s staged, seen record) (bool, Result, error) {
+	if seen.Current != nil && seen.Current.SHA256.Equal(s.sha256) && u.target.holds(seen.Current) {
+		res, err := u.note(ctx, rel, d)
+		return true, res, err
+	}
+	rejected := ""
 	err := u.target.update(ctx, func(r *record) error {
-		there = r.Current != nil && r.Current.SHA256.Equal(s.sha256) && u.target.holds(r.Current)
 		for i := range r.Rejected {
-			if j := &r.Rejected[i]; !there && j.is(s.sha256) {
+			if j := &r.Rejected[i]; j.is(s.sha256) {
 				rejected = j.text()
 				if !s.published.IsZero() {
 					j.Published = s.published
@@ -126,9 +129,6 @@ func (u *Updater) known(ctx context.Context, rel Release, d decision, s staged) 
 		return true, Result{}, err
 	case rejected != "":
 		return true, Result{}, failed("install", d.asset.URL, fmt.Errorf("%w: %s", ErrRejected, rejected))
-	case there:
-		res, err := u.note(ctx, rel, d)
-		return true, res, err
 	}
 	return false, Result{}, nil
 }
