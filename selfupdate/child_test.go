@@ -1,6 +1,7 @@
 package selfupdate
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,8 @@ func child() int {
 		err = childApply(args[1], args[2], args[3])
 	case "rollback":
 		_, err = Rollback(context.Background(), RollbackOptions{Target: args[1], Reason: "test"})
+	case "contend":
+		err = childContend(args[1], args[2:])
 	case "self":
 		err = childSelf(args[1], args[2])
 	case "where":
@@ -128,4 +131,26 @@ func newTarget(path string) *target {
 		panic(err)
 	}
 	return t
+}
+
+// childContend applies the payloads in turn, a hundred times.
+func childContend(target string, payloads []string) error {
+	done, busy := 0, 0
+	for i := range 100 {
+		data, err := os.ReadFile(payloads[i%len(payloads)])
+		if err != nil {
+			return err
+		}
+		_, err = Apply(context.Background(), bytes.NewReader(data), Options{Target: target, Digest: digestOf(data)})
+		switch {
+		case err == nil:
+			done++
+		case errors.Is(err, ErrBusy):
+			busy++
+		default:
+			return err
+		}
+	}
+	fmt.Printf("%d done, %d busy\n", done, busy)
+	return nil
 }

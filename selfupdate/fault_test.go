@@ -131,12 +131,12 @@ type scenario struct {
 var scenarios = []scenario{
 	{"first update", func(*testing.T, string) {}, applyRelease},
 	{"update with a record", func(t *testing.T, path string) {
-		require.NoError(t, applyRelease(updater(t, path), t.Context(), releaseOf(t, "v3", "v3").Release))
-		require.NoError(t, applyRelease(updater(t, path), t.Context(), releaseOf(t, "v1", "v1").Release))
+		require.NoError(t, applyRelease(updater(t, path), t.Context(), releaseOf(t, "s3", "s3").Release))
+		require.NoError(t, applyRelease(updater(t, path), t.Context(), releaseOf(t, "s1", "s1").Release))
 	}, applyRelease},
 	{"rollback", func(t *testing.T, path string) {
-		copyProgram(t, "v2", path)
-		require.NoError(t, applyRelease(updater(t, path), t.Context(), releaseOf(t, "v1", "v1").Release))
+		copyProgram(t, "s2", path)
+		require.NoError(t, applyRelease(updater(t, path), t.Context(), releaseOf(t, "s1", "s1").Release))
 	}, func(u *Updater, ctx context.Context, _ Release) error {
 		_, err := u.Rollback(ctx, RollbackOptions{Reason: "test"})
 		return err
@@ -157,7 +157,7 @@ func (s scenario) run(t *testing.T, path string, hook func(n int, op, path strin
 	})
 	u, err := newUpdater(Config{Target: path, Trust: UnsignedChecksum("test")}, sys)
 	require.NoError(t, err)
-	return n, s.do(u, t.Context(), releaseOf(t, "v2", "v2").Release)
+	return n, s.do(u, t.Context(), releaseOf(t, "s2", "s2").Release)
 }
 
 // TestKilledAnywhere stops the process, as kill -9 does, before each of its
@@ -166,9 +166,10 @@ func (s scenario) run(t *testing.T, path string, hook func(n int, op, path strin
 func TestKilledAnywhere(t *testing.T) {
 	for _, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
 			points := 0
 			for at := 1; ; at++ {
-				path := installedIn(t, memory(t), "v1")
+				path := installedIn(t, memory(t), "s1")
 				s.setup(t, path)
 				reached := false
 				_, _ = s.run(t, path, func(n int, op, p string) error {
@@ -179,7 +180,7 @@ func TestKilledAnywhere(t *testing.T) {
 					return nil
 				})
 				name := fmt.Sprintf("killed at operation %d", at)
-				require.Contains(t, []string{"v1", "v2"}, whole(t, path), name)
+				require.Contains(t, []string{"s1", "s2"}, whole(t, path), name)
 				recovers(t, path, name)
 				_ = os.RemoveAll(filepath.Dir(path))
 				if !reached {
@@ -220,15 +221,17 @@ func whole(t *testing.T, path string) string {
 // recovers makes sure that after a fault an update and a way back still work.
 func recovers(t *testing.T, path, name string) {
 	t.Helper()
+	family := whole(t, path)[:1] // v1 or s1
+	v1, v2 := family+"1", family+"2"
 	u := updater(t, path)
-	_, err := u.Apply(t.Context(), releaseOf(t, "v2", "v2").Release)
+	_, err := u.Apply(t.Context(), releaseOf(t, v2, v2).Release)
 	st, serr := u.Status()
 	require.NoError(t, serr, name)
 	if errors.Is(err, ErrRejected) { // the rollback that was interrupted is finished, and v1 rejected
 		t.Fatal("v2 was never rolled back", name)
 	}
 	require.NoError(t, err, name)
-	require.Equal(t, "v2", whole(t, path), name)
+	require.Equal(t, v2, whole(t, path), name)
 	require.False(t, st.Unfinished, name)
 	clean(t, path, name)
 	if len(st.Previous) == 0 { // rolled back to the first program there was
@@ -236,8 +239,8 @@ func recovers(t *testing.T, path, name string) {
 	}
 	_, err = u.Rollback(t.Context(), RollbackOptions{})
 	require.NoError(t, err, name)
-	require.Equal(t, "v1", whole(t, path), name)
-	_, err = u.Apply(t.Context(), releaseOf(t, "v2", "v2").Release)
+	require.Equal(t, v1, whole(t, path), name)
+	_, err = u.Apply(t.Context(), releaseOf(t, v2, v2).Release)
 	require.ErrorIs(t, err, ErrRejected, name)
 	clean(t, path, name)
 }
@@ -272,8 +275,9 @@ func TestEachOperationFails(t *testing.T) {
 	for _, errno := range []syscall.Errno{syscall.EIO, syscall.ENOSPC, syscall.EROFS} {
 		for _, s := range scenarios {
 			t.Run(s.name+" "+errno.Error(), func(t *testing.T) {
+				t.Parallel()
 				for at := 1; ; at++ {
-					path := installedIn(t, memory(t), "v1")
+					path := installedIn(t, memory(t), "s1")
 					s.setup(t, path)
 					failedOp := ""
 					_, err := s.run(t, path, func(n int, op, p string) error {
@@ -306,11 +310,11 @@ func tells(t *testing.T, path string, err error, name string) {
 	var e *Error
 	switch {
 	case err == nil:
-		assert.Equal(t, "v2", whole(t, path), name)
+		assert.Equal(t, "s2", whole(t, path), name)
 	case errors.As(err, &e) && e.State != Unchanged:
-		assert.Equal(t, "v2", whole(t, path), "%s: %v", name, err)
+		assert.Equal(t, "s2", whole(t, path), "%s: %v", name, err)
 	default:
-		assert.Equal(t, "v1", whole(t, path), "%s: %v", name, err)
+		assert.Equal(t, "s1", whole(t, path), "%s: %v", name, err)
 	}
 }
 

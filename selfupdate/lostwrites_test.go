@@ -218,9 +218,10 @@ func (l *lossy) after(t *testing.T, dir string, survives []bool) {
 func TestLostWrites(t *testing.T) {
 	for _, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
 			points, outcomes := 0, 0
 			for at := 1; ; at++ {
-				path := installedIn(t, memory(t), "v1")
+				path := installedIn(t, memory(t), "s1")
 				s.setup(t, path)
 				l := newLossy(t, filepath.Dir(path))
 				reached := false
@@ -234,7 +235,7 @@ func TestLostWrites(t *testing.T) {
 				at0 := at
 				u, err := newUpdater(Config{Target: path, Trust: UnsignedChecksum("test")}, sys)
 				require.NoError(t, err)
-				err = s.do(u, t.Context(), releaseOf(t, "v2", "v2").Release)
+				err = s.do(u, t.Context(), releaseOf(t, "s2", "s2").Release)
 				at = at0
 				if !reached {
 					require.NoError(t, err)
@@ -266,12 +267,12 @@ func TestLostWrites(t *testing.T) {
 func TestLostWritesAfterAKill(t *testing.T) {
 	outcomes := 0
 	for at := 1; ; at++ {
-		path := installedIn(t, memory(t), "v1")
+		path := installedIn(t, memory(t), "s1")
 		l := newLossy(t, filepath.Dir(path))
 		update := func(hook func(op, p string) error) error {
 			u, err := newUpdater(Config{Target: path, Trust: UnsignedChecksum("test")}, hooked(l.ops(system()), hook))
 			require.NoError(t, err)
-			return applyRelease(u, t.Context(), releaseOf(t, "v2", "v2").Release)
+			return applyRelease(u, t.Context(), releaseOf(t, "s2", "s2").Release)
 		}
 		swapped := false
 		require.Error(t, update(func(op, _ string) error {
@@ -281,7 +282,7 @@ func TestLostWritesAfterAKill(t *testing.T) {
 			swapped = op == "commit"
 			return nil
 		}))
-		require.Equal(t, "v2", whole(t, path))
+		require.Equal(t, "s2", whole(t, path))
 		n, reached := 0, false
 		err := update(func(string, string) error {
 			if n++; n >= at {
@@ -316,14 +317,14 @@ func TestLostWritesAfterAKill(t *testing.T) {
 func survived(t *testing.T, path, scenario string, interrupted bool, name string) {
 	t.Helper()
 	is := whole(t, path)
-	require.Contains(t, []string{"v1", "v2"}, is, name)
+	require.Contains(t, []string{"s1", "s2"}, is, name)
 	if !interrupted {
-		require.Equal(t, "v2", is, "%s, after it was done", name)
+		require.Equal(t, "s2", is, "%s, after it was done", name)
 	}
 	tg := newTarget(path)
 	r, err := tg.read()
 	require.NoError(t, err, name)
-	if is == "v2" {
+	if is == "s2" {
 		require.NotEmpty(t, r.Phase, "%s: a new program without a record", name)
 		named := r.Current != nil && r.Current.SHA256.Equal(digests[is]) ||
 			r.Trial != nil && (r.Trial.Candidate.SHA256.Equal(digests[is]) || r.Trial.Fallback.Equal(digests[is]))
@@ -340,7 +341,7 @@ func survived(t *testing.T, path, scenario string, interrupted bool, name string
 		require.NoError(t, err, name)
 		require.Equal(t, r.Trial.Fallback, back, name)
 	}
-	if scenario == "rollback" && r.Phase == phaseStable && is == "v2" {
-		require.NotNil(t, r.rejection(digests["v1"]), "%s: back, but not rejected", name)
+	if scenario == "rollback" && r.Phase == phaseStable && is == "s2" {
+		require.NotNil(t, r.rejection(digests["s1"]), "%s: back, but not rejected", name)
 	}
 }

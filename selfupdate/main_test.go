@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha512"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -51,6 +53,10 @@ func withPrograms(m *testing.M) int {
 	for _, v := range []string{"v1", "v2", "v3"} {
 		build(dir, v, "./testdata/prog", "-X main.version="+v)
 	}
+	for _, s := range []string{"s1", "s2", "s3"} {
+		contents[s] = smallProgram(s)
+		digests[s] = digestOf(contents[s])
+	}
 	return m.Run()
 }
 
@@ -66,6 +72,29 @@ func build(dir, name, pkg, ldflags string) {
 		panic(err)
 	}
 	programs[name], contents[name], digests[name] = out, data, digestOf(data)
+}
+
+// smallProgram is an ELF file for this machine with the right header and 4 KB of
+// nothing: for the tests that update thousands of times and never run it.
+func smallProgram(name string) []byte {
+	machine := uint16(62)
+	for _, m := range elfMachines {
+		if m.arch == runtime.GOARCH {
+			machine = m.machine
+		}
+	}
+	b := make([]byte, 4096)
+	copy(b, "\x7fELF\x02\x01\x01")
+	le := binary.LittleEndian
+	le.PutUint16(b[16:], 2)       // ET_EXEC
+	le.PutUint16(b[18:], machine) //
+	le.PutUint64(b[32:], 64)      // where the program headers are
+	le.PutUint16(b[54:], 56)      // the size of one
+	le.PutUint16(b[56:], 1)       // how many
+	le.PutUint32(b[64:], 1)       // PT_LOAD
+	le.PutUint64(b[64+32:], 4096) // the size of the segment
+	copy(b[1024:], name)
+	return b
 }
 
 func content256(t testing.TB, path string) checksum.Digest {

@@ -43,7 +43,7 @@ type file interface {
 	Chmod(mode fs.FileMode) error
 	Chown(uid, gid int) error
 	setXattr(name, value string) error
-	dropACL() error // one that was inherited from the directory
+	dropACL() error           // one that was inherited from the directory
 	reserve(size int64) error // disk space, without changing the file's size
 	writeOut(off, n int64)    // starts to write that range to the disk; a hint
 	Sync() error

@@ -74,7 +74,7 @@ func TestPowerCutAnywhere(t *testing.T) {
 				for at := 1; ; at++ {
 					dir := filepath.Join(d.dir, fmt.Sprint(at))
 					require.NoError(t, os.Mkdir(dir, 0o755))
-					path := installedIn(t, dir, "v1")
+					path := installedIn(t, dir, "s1")
 					s.setup(t, path)
 					unix.Sync()
 					reached := false
@@ -94,9 +94,9 @@ func TestPowerCutAnywhere(t *testing.T) {
 					}
 					d.remount(t)
 					name := fmt.Sprintf("power cut at operation %d", at)
-					require.Contains(t, []string{"v1", "v2"}, whole(t, path), name)
+					require.Contains(t, []string{"s1", "s2"}, whole(t, path), name)
 					if !reached {
-						require.Equal(t, "v2", whole(t, path), name)
+						require.Equal(t, "s2", whole(t, path), name)
 					}
 					st, err := ReadStatus(path, nil)
 					require.NoError(t, err, name)
@@ -122,9 +122,9 @@ func rejects(t *testing.T, path, name string) {
 	t.Helper()
 	st, err := ReadStatus(path, nil)
 	require.NoError(t, err)
-	if st.Unfinished || whole(t, path) != "v2" {
+	if st.Unfinished || whole(t, path) != "s2" {
 		return
 	}
 	require.Len(t, st.Rejected, 1, name)
-	require.Equal(t, digests["v1"], st.Rejected[0].SHA256, name)
+	require.Equal(t, digests["s1"], st.Rejected[0].SHA256, name)
 }
