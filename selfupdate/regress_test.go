@@ -86,15 +86,7 @@ func sameProgram(t *testing.T, path string) {
 // What somebody puts there while a way back is unfinished stays.
 func TestForeignFileDuringAWayBack(t *testing.T) {
 	path, _, _ := updated(t)
-	sys := hooked(system(), func(op, _ string) error {
-		if op == "commit" {
-			panic("killed")
-		}
-		return nil
-	})
-	u, err := newUpdater(Config{Target: path, Trust: UnsignedChecksum("test")}, sys)
-	require.NoError(t, err)
-	assert.Panics(t, func() { _, _ = u.Rollback(t.Context(), RollbackOptions{}) })
+	interruptRollback(t, path)
 	require.NoError(t, replaceBy(path, contents["v3"]))
 
 	res, err := updater(t, path).Apply(t.Context(), releaseOf(t, "v3", "v3").Release)

@@ -279,9 +279,9 @@ func TestRollbackThatFails(t *testing.T) {
 	assert.Equal(t, "v2", run(t, path))
 }
 
-// An interrupted way back whose program rotted meanwhile must not stop updates for ever.
-func TestInterruptedRollbackToADamagedProgram(t *testing.T) {
-	path, _, rel := updated(t)
+// interruptRollback ends a way back right before its rename.
+func interruptRollback(t *testing.T, path string) {
+	t.Helper()
 	sys := hooked(system(), func(op, _ string) error {
 		if op == "commit" {
 			panic("killed")
@@ -291,7 +291,13 @@ func TestInterruptedRollbackToADamagedProgram(t *testing.T) {
 	u, err := newUpdater(Config{Target: path, Trust: UnsignedChecksum("test")}, sys)
 	require.NoError(t, err)
 	assert.Panics(t, func() { _, _ = u.Rollback(t.Context(), RollbackOptions{}) })
-	st, err := u.Status()
+}
+
+// An interrupted way back whose program rotted meanwhile must not stop updates for ever.
+func TestInterruptedRollbackToADamagedProgram(t *testing.T) {
+	path, _, rel := updated(t)
+	interruptRollback(t, path)
+	st, err := ReadStatus(path, nil)
 	require.NoError(t, err)
 	require.True(t, st.Unfinished)
 	slot := filepath.Join(filepath.Dir(path), ".app.d/slots", digests["v1"].Hex())
