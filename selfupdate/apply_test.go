@@ -216,7 +216,7 @@ func TestApplyRefuses(t *testing.T) {
 			assert.Equal(t, tt.class, ClassOf(err), "%v", err)
 			assert.Equal(t, "v1", run(t, path))
 			for _, left := range listing(t, filepath.Dir(path)) {
-				assert.Contains(t, []string{"app", ".app.d", ".app.d/slots"}, left, "nothing is left behind")
+				assert.Contains(t, []string{"app", ".app.d", ".app.d/slots", ".app.d/state.json"}, left, "nothing is left behind")
 			}
 		})
 	}

@@ -47,6 +47,7 @@ type Config struct {
 
 	// Refresh asks for the checksum file even when version and URL are those that
 	// the target was installed from: sees a moved "latest".
+	// It also tries again at once what is held back since it was refused before.
 	Refresh bool
 
 	// Refuse, when not nil, is asked before anything else with the resolved target;
@@ -59,8 +60,20 @@ type Config struct {
 	Unpack Unpacker
 
 	// Probe, when not nil, is called with the path of the verified, executable,
-	// closed file before the swap; an error stops the update as [ErrProbe].
+	// closed file before the swap; an error stops the update as [ErrProbe], and unless
+	// it is Temporary or Local that digest is remembered as rejected. See [RunProbe].
 	Probe func(ctx context.Context, path string) error
+
+	// Trial puts what Apply installs on trial: it has to confirm itself, or the program
+	// before comes back. nil, for programs that somebody watches: no trial, and Begin
+	// and Confirm are errors.
+	Trial *Trial
+
+	// Restart, when Target is another program, makes that one run what is at the
+	// target now. It is called after each change, and again by the next Apply until it
+	// has returned nil, so it has to mean "make sure that it runs". When it fails for a
+	// program that is on trial, that program is left and Restart called again.
+	Restart func(ctx context.Context) error
 
 	// Progress, when not nil, is called while a download is written: bytes so far
 	// and in all (-1: unknown).
@@ -81,6 +94,7 @@ type Unpacker interface {
 type Updater struct {
 	cfg     Config
 	target  *target
+	session session
 	own     bool        // the target is the running program
 	running fs.FileInfo // what this process runs, if own
 }
@@ -90,6 +104,9 @@ func New(cfg Config) (*Updater, error) { return newUpdater(cfg, system()) }
 
 func newUpdater(cfg Config, sys ops) (*Updater, error) {
 	if err := cfg.Trust.check(); err != nil {
+		return nil, err
+	}
+	if err := cfg.Trial.check(); err != nil {
 		return nil, err
 	}
 	if cfg.MaxSize < 0 {
@@ -102,7 +119,7 @@ func newUpdater(cfg Config, sys ops) (*Updater, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.create, t.version = cfg.AllowCreate, cfg.Current
+	t.create, t.version, t.restarts = cfg.AllowCreate, cfg.Current, cfg.Restart != nil
 	if cfg.Name == "" {
 		cfg.Name = strings.TrimSuffix(filepath.Base(t.target), ".exe")
 	}

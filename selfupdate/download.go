@@ -138,6 +138,11 @@ func (u *Updater) checker(version string) func(file, int64) error {
 				return failed("check format", "", err)
 			}
 		}
+		if tr := u.cfg.Trial; tr != nil && !tr.Outside && u.cfg.Restart == nil {
+			if err := checkConfirms(f); err != nil {
+				return failed("check build information", "", err)
+			}
+		}
 		if !u.cfg.AllowOtherProgram {
 			if err := checkProgram(f, u.target.oldProgram(), version); err != nil {
 				return failed("check build information", "", err)
@@ -161,11 +166,15 @@ func (u *Updater) probe(ctx context.Context, s staged) error {
 	if err == nil && !u.untouched(s, before) {
 		err = errors.New("the probe changed the program")
 	}
-	if err != nil {
+	switch c := ClassOf(err); {
+	case err == nil:
+		return nil
+	case c == Temporary || c == Local || ctx.Err() != nil: // nothing that the program can help
+		err = failed("probe", s.path, err)
+	default:
 		err = failed("probe", s.path, fmt.Errorf("%w: %w", ErrProbe, err))
-		return errors.Join(err, u.target.sys.remove(s.path))
 	}
-	return nil
+	return errors.Join(err, u.target.sys.remove(s.path))
 }
 
 // untouched reports whether the staged file is what was verified.

@@ -79,6 +79,9 @@ var (
 	ErrInsecure        = sentinel(Refused, "unencrypted transport not allowed")
 	ErrResponse        = sentinel(Refused, "unacceptable answer from the server")
 	ErrProbe           = sentinel(Refused, "probe of the staged program failed")
+	ErrCannotConfirm   = sentinel(Refused, "the program does not contain this module, so it could never confirm itself")
+	ErrHeldBack        = sentinel(Refused, "this download was refused before and is held back for a while")
+	ErrExpired         = sentinel(Refused, "the trial of this program is over")
 	ErrManaged         = sentinel(Refused, "the caller's policy keeps this target as it is")
 
 	// Local.

@@ -207,7 +207,7 @@ func memory(t *testing.T) string {
 }
 
 // whole returns which program the target is, by its content.
-func whole(t *testing.T, path string) string {
+func whole(t testing.TB, path string) string {
 	t.Helper()
 	got := content256(t, path)
 	for name, d := range digests {

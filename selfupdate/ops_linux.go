@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -129,3 +131,20 @@ func ownExecutable() (string, error) {
 
 // ownFile returns the file that this process runs, whatever its name is now.
 func ownFile() (fs.FileInfo, error) { return os.Stat("/proc/self/exe") }
+
+// monotonic is CLOCK_MONOTONIC, which all processes of one boot share.
+func monotonic() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		return 0
+	}
+	return time.Duration(ts.Nano())
+}
+
+func bootID() string {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}

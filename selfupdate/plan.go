@@ -60,6 +60,9 @@ func (u *Updater) Plan(ctx context.Context, rel Release) (Plan, error) {
 	if p.Action != Update || d.have != nil {
 		return p, nil
 	}
+	if err := u.heldBack(r, d); err != nil {
+		return Plan{}, err
+	}
 	if older(rel.Version, p.Current) {
 		p.Action = Downgrade
 	}
@@ -125,12 +128,16 @@ func (u *Updater) decide(ctx context.Context, rel Release, asset Asset, r record
 		d.reason = "the target has the wanted digest"
 		return d, nil
 	}
-	if j := r.rejection(d.want); j != nil {
+	if j := r.rejection(d.want); j.bars() {
 		d.action, d.reason = IsRejected, j.text()
 		return d, nil
 	}
 	d.action = Update
-	for _, e := range r.Good {
+	known := slices.Clone(r.Good)
+	if r.Spare != nil {
+		known = append(known, *r.Spare)
+	}
+	for _, e := range known {
 		if e.is(d.want) && u.target.intact(e.SHA256) {
 			d.have, d.reason = &e, "the wanted program is still on disk"
 		}
@@ -140,6 +147,9 @@ func (u *Updater) decide(ctx context.Context, rel Release, asset Asset, r record
 
 func (j rejection) text() string {
 	s := j.SHA256.String()
+	if j.Verdict == verdictPending {
+		s = "not before the program that came back has confirmed itself: " + s
+	}
 	if j.Version != "" {
 		s += " (version " + j.Version + ")"
 	}

@@ -29,6 +29,24 @@ func checkProgram(candidate io.ReaderAt, old *debug.BuildInfo, version string) e
 	return nil
 }
 
+// thisModule is what a program that is to confirm itself must contain.
+const thisModule = "github.com/metal-stack/selfreconcile"
+
+// checkConfirms refuses a candidate that can never confirm itself: one whose build
+// information, if it has any, does not list this module.
+func checkConfirms(candidate io.ReaderAt) error {
+	bi, err := buildinfo.Read(candidate)
+	if err != nil || bi.Main.Path == thisModule {
+		return nil
+	}
+	for _, d := range bi.Deps {
+		if d.Path == thisModule {
+			return nil
+		}
+	}
+	return ErrCannotConfirm
+}
+
 var majorSuffix = regexp.MustCompile(`(/v[0-9]+|\.v[0-9]+)$`)
 
 // modulePath returns the main module without its major version, which changes

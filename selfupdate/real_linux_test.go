@@ -481,7 +481,7 @@ func TestNothingLeaks(t *testing.T) {
 	sys := system()
 	sys.commit = func(string, string) error { return &os.LinkError{Op: "rename", Err: unix.EACCES} }
 	once := func(i int) {
-		u, err := newUpdater(Config{Target: path, Trust: UnsignedChecksum("test")}, sys)
+		u, err := newUpdater(Config{Target: path, Trust: UnsignedChecksum("test"), Refresh: true}, sys)
 		require.NoError(t, err)
 		rel := releaseOf(t, "v2", "v2")
 		want := ErrPermission

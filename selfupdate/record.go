@@ -31,7 +31,10 @@ const (
 	maxRecord    = 16 << 10 // bytes
 	maxGood      = 2        // earlier programs kept on disk, besides the current one
 	maxRejected  = 16
-	maxFailures  = 8
+	maxStarts    = 16
+	maxRetries   = 3   // of a program whose failure was inconclusive
+	maxCounted   = 2   // failures that count against a program until it is guilty
+	maxReason    = 256 // bytes
 	maxVersion   = 128 // bytes of a version
 	maxURL       = 512 // bytes of a URL as recorded
 )
@@ -48,7 +51,9 @@ type record struct {
 	Current        *entry      `json:"current,omitempty"` // nil when nothing is installed
 	Good           []entry     `json:"good,omitempty"`    // earlier confirmed programs, newest first
 	Trial          *trial      `json:"trial,omitempty"`
+	Spare          *entry      `json:"spare,omitempty"`    // was on trial and may be tried again: its slot stays
 	Rejected       []rejection `json:"rejected,omitempty"` // oldest first
+	Refusals       []refusal   `json:"refusals,omitempty"` // oldest first
 	PendingRestart bool        `json:"pending_restart,omitempty"`
 	RetryToken     string      `json:"retry_token,omitempty"`
 	Last           *event      `json:"last,omitempty"`
@@ -88,29 +93,59 @@ type trial struct {
 	ID        string          `json:"id"`
 	Candidate entry           `json:"candidate"`
 	Fallback  checksum.Digest `json:"fallback,omitzero"` // names current or one of good
-	Started   int             `json:"started"`
-	Max       int             `json:"max"` // 0: no trial, finished by whoever next takes the lock
+	Started   int             `json:"started"`           // starts that count, this one included
+	Max       int             `json:"max"`               // 0: no trial, finished by whoever next takes the lock
+	Deadline  int64           `json:"deadline,omitempty"` // from each start, in ns
+	Outside   bool            `json:"outside,omitempty"`  // confirmed from outside: the candidate never calls Begin
+	Running   bool            `json:"running,omitempty"`  // the last start counted, and nobody saw its end
+	Pre       string          `json:"pre,omitempty"`      // the mark that pre leaves for Begin
+	BootID    string          `json:"boot_id,omitempty"`
+	MonoStart int64           `json:"mono_start,omitempty"` // CLOCK_MONOTONIC of the last start (or the switch) in ns
+	Refunds   int             `json:"refunds,omitempty"`    // starts that ended orderly and so don't count
+	Failures  []string        `json:"failures,omitempty"`   // how starts ended, "class: detail"
 	Expired   bool            `json:"expired,omitempty"`
 	Keep      bool            `json:"keep_allowed,omitempty"` // on the way back: do not reject
+	Class     string          `json:"class,omitempty"`        // on the way back: why
 	Reason    string          `json:"reason,omitempty"`
-	Pre       string          `json:"pre,omitempty"` // the mark that pre leaves for Begin
-	BootID    string          `json:"boot_id,omitempty"`
-	MonoStart int64           `json:"mono_start,omitempty"` // CLOCK_MONOTONIC in ns
-	Failures  []string        `json:"failures,omitempty"`
 
 	extra map[string]json.RawMessage
 }
+
+// What a rejected program did, and what is thought of it.
+const (
+	classExec      = "exec"      // could not be executed
+	classCrash     = "crash"     // ended before it got to Begin
+	classHang      = "hang"      // did not get to Begin, or stopped answering its watchdog
+	classUnhealthy = "unhealthy" // ran, and was not confirmed
+	classManual    = "manual"    // somebody rolled it back
+
+	verdictPending      = "pending" // until the fallback is confirmed, or isn't
+	verdictGuilty       = "guilty"
+	verdictInconclusive = "inconclusive" // the fallback was no better: may be tried again
+	verdictManual       = "manual"
+)
 
 type rejection struct {
 	SHA256    checksum.Digest `json:"sha256"`
 	Published checksum.Digest `json:"published,omitzero"`
 	Version   string          `json:"version,omitempty"`
-	Class     string          `json:"class"`   // exec | crash | hang | unhealthy | manual
-	Verdict   string          `json:"verdict"` // pending | guilty | inconclusive | manual
-	Tries     int             `json:"tries,omitempty"`
+	Class     string          `json:"class"`
+	Verdict   string          `json:"verdict"`
+	Tries     int             `json:"tries,omitempty"`   // how often it was tried again
+	Counted   int             `json:"counted,omitempty"` // failures that count against it
 	Reason    string          `json:"reason,omitempty"`
 
+	// While pending: when the way back was, and how long the fallback has.
+	BootID   string `json:"boot_id,omitempty"`
+	Mono     int64  `json:"mono,omitempty"`     // in ns
+	Deadline int64  `json:"deadline,omitempty"` // in ns
+
 	extra map[string]json.RawMessage
+}
+
+// bars reports whether the program must not be switched to.
+func (j *rejection) bars() bool {
+	return j != nil && (j.Verdict != verdictInconclusive || j.Tries >= maxRetries)
 }
 
 func (j rejection) is(d checksum.Digest) bool { return j.SHA256.Equal(d) || j.Published.Equal(d) }
@@ -132,7 +167,10 @@ func (r *record) rejection(d checksum.Digest) *rejection {
 	return nil
 }
 
+// reject remembers j in the place of an older entry for the same program, which
+// is no way back any more either.
 func (r *record) reject(j rejection) {
+	r.Good = slices.DeleteFunc(slices.Clone(r.Good), func(e entry) bool { return e.SHA256.Equal(j.SHA256) })
 	r.Rejected = slices.DeleteFunc(r.Rejected, func(o rejection) bool { return o.is(j.SHA256) })
 	r.Rejected = append(r.Rejected, j)
 	if n := len(r.Rejected) - maxRejected; n > 0 {
@@ -148,11 +186,27 @@ func (r *record) succeed(e entry) {
 	}
 	good = slices.DeleteFunc(good, func(o entry) bool { return o.is(e.SHA256) || !o.Confirmed })
 	r.Good = good[:min(len(good), maxGood)]
+	r.forgive(e)
 	r.stable(e)
 }
 
-// revert makes the good entry d current and forgets those newer than it.
+// forgive forgets an inconclusive failure of e, which is good after all.
+func (r *record) forgive(e entry) {
+	r.Rejected = slices.DeleteFunc(r.Rejected, func(j rejection) bool {
+		return j.Verdict == verdictInconclusive && j.is(e.SHA256)
+	})
+	if r.Spare != nil && r.Spare.SHA256.Equal(e.SHA256) {
+		r.Spare = nil
+	}
+}
+
+// revert makes d current again: what is current while another one is on trial, or
+// a good one, and then those newer than it are forgotten.
 func (r *record) revert(d checksum.Digest) {
+	if r.Current != nil && r.Current.SHA256.Equal(d) {
+		r.stable(*r.Current)
+		return
+	}
 	for i, e := range r.Good {
 		if e.SHA256.Equal(d) {
 			r.Good = slices.Clone(r.Good[i+1:])
@@ -177,6 +231,9 @@ func (r *record) slots() []checksum.Digest {
 	}
 	if r.Trial != nil {
 		all = append(all, r.Trial.Candidate.SHA256, r.Trial.Fallback)
+	}
+	if r.Spare != nil {
+		all = append(all, r.Spare.SHA256)
 	}
 	return all
 }
@@ -222,6 +279,10 @@ func (r *record) shrink() bool {
 			return true
 		}
 	}
+	if len(r.Refusals) > 0 {
+		r.Refusals = nil
+		return true
+	}
 	return false
 }
 
@@ -236,6 +297,9 @@ func (r *record) extras() []map[string]json.RawMessage {
 	}
 	if r.Trial != nil {
 		all = append(all, r.Trial.extra, r.Trial.Candidate.extra)
+	}
+	if r.Spare != nil {
+		all = append(all, r.Spare.extra)
 	}
 	for _, j := range r.Rejected {
 		all = append(all, j.extra)
@@ -291,7 +355,8 @@ func (r *record) validate() error {
 		(r.Phase == phaseTrial) != (r.Trial != nil),
 		r.Current != nil && bad(r.Current.SHA256),
 		r.Trial != nil && bad(r.Trial.Candidate.SHA256),
-		r.Trial != nil && r.Trial.Expired && bad(r.Trial.Fallback),
+		r.Trial != nil && (r.Trial.Expired || r.Trial.Max > 0) && bad(r.Trial.Fallback),
+		r.Spare != nil && bad(r.Spare.SHA256),
 		slices.ContainsFunc(r.Good, func(e entry) bool { return bad(e.SHA256) }),
 		slices.ContainsFunc(r.Rejected, func(j rejection) bool { return bad(j.SHA256) }):
 		return errDamaged

@@ -39,12 +39,13 @@ func Rollback(ctx context.Context, opts RollbackOptions) (Result, error) {
 
 // Rollback is [Rollback] for the Updater's target.
 func (u *Updater) Rollback(ctx context.Context, opts RollbackOptions) (Result, error) {
-	res, err := u.rollback(ctx, opts)
+	res, err := u.rollback(ctx, opts, classManual)
+	res, err = u.restartAfter(ctx, res, err)
 	res.RestartNeeded = u.stale()
 	return res, err
 }
 
-func (u *Updater) rollback(ctx context.Context, opts RollbackOptions) (Result, error) {
+func (u *Updater) rollback(ctx context.Context, opts RollbackOptions, class string) (Result, error) {
 	t := u.target
 	_, err := t.sys.lstat(t.state)
 	if _, lerr := t.sys.lstat(t.rollback); errors.Is(err, fs.ErrNotExist) && errors.Is(lerr, fs.ErrNotExist) {
@@ -58,34 +59,12 @@ func (u *Updater) rollback(ctx context.Context, opts RollbackOptions) (Result, e
 		return Result{}, err
 	}
 	defer release()
-	r, err := t.settle(ctx)
+	left, fallback, err := t.goBackOne(ctx, opts, class)
 	if err != nil {
 		return Result{}, err
 	}
-	fallback, err := t.fallback(r)
-	if err != nil {
-		return Result{}, err
-	}
-	left := *r.Current
-	intent := func(r *record) error {
-		if r.Current == nil || !r.Current.SHA256.Equal(left.SHA256) {
-			return failed("record", t.record(), ErrBusy)
-		}
-		r.Phase = phaseTrial
-		r.Trial = &trial{ID: tempName(""), Candidate: left, Fallback: fallback.SHA256, Expired: true, Keep: opts.KeepAllowed, Reason: clip(opts.Reason, 256)}
-		return nil
-	}
-	if err := t.update(ctx, intent); isErr(err, ErrNoSpace) {
-		err = t.goBackFull(ctx, intent, left, fallback)
-		if err != nil {
-			return Result{}, err
-		}
-	} else if err != nil {
-		return Result{}, err
-	} else if err := t.goBack(ctx, fallback.SHA256); err != nil {
-		return Result{}, t.backAborted(ctx, err)
-	}
-	if r, err = t.read(); err == nil {
+	r, err := t.read()
+	if err == nil {
 		err = t.sweep(r)
 	}
 	if err != nil {
@@ -94,20 +73,98 @@ func (u *Updater) rollback(ctx context.Context, opts RollbackOptions) (Result, e
 	return u.result(RolledBack, fallback, left.Version), nil
 }
 
+// goBackOne goes back one program, from the candidate of a trial or from the
+// current one, and returns which it left for which.
+func (t *target) goBackOne(ctx context.Context, opts RollbackOptions, class string) (left, fallback entry, err error) {
+	r, err := t.settle(ctx)
+	onTrial := isErr(err, ErrOnTrial)
+	if err != nil && !onTrial {
+		return left, fallback, err
+	}
+	release, err := t.acquireState(ctx)
+	if err != nil {
+		return left, fallback, err
+	}
+	defer release()
+	if onTrial {
+		if r, err = t.read(); err != nil {
+			return left, fallback, err
+		}
+		onTrial = r.Phase == phaseTrial
+	}
+	if left, fallback, err = t.backFrom(r, onTrial); err != nil {
+		return left, fallback, err
+	}
+	intent := func(r *record) error {
+		switch {
+		case onTrial && r.Trial != nil && r.Trial.Candidate.SHA256.Equal(left.SHA256):
+		case !onTrial && r.Phase != phaseTrial && r.Current != nil && r.Current.SHA256.Equal(left.SHA256):
+			r.Phase, r.Trial = phaseTrial, &trial{ID: tempName(""), Candidate: left}
+		default:
+			return failed("record", t.record(), ErrBusy)
+		}
+		tr := r.Trial
+		tr.Fallback, tr.Expired, tr.Class = fallback.SHA256, true, class
+		r.PendingRestart = r.PendingRestart || t.restarts
+		tr.Keep, tr.Reason = opts.KeepAllowed, clip(opts.Reason, maxReason)
+		return nil
+	}
+	err = t.change(intent)
+	switch {
+	case isErr(err, ErrNoSpace):
+		err = t.goBackFull(intent, left, fallback)
+	case err == nil:
+		if err = t.goBack(fallback.SHA256); err != nil {
+			err = t.backAborted(err, r)
+		}
+	}
+	return left, fallback, err
+}
+
+// backFrom returns the program to leave and the one to go back to.
+func (t *target) backFrom(r record, onTrial bool) (left, fallback entry, err error) {
+	if !onTrial {
+		if fallback, err = t.fallback(r); err != nil {
+			return left, fallback, err
+		}
+		return *r.Current, fallback, nil
+	}
+	d, err := t.wayBack(r)
+	if err != nil {
+		return left, fallback, fmt.Errorf("%w: %w", ErrNoPrevious, err)
+	}
+	known := r.Good
+	if r.Current != nil {
+		known = append([]entry{*r.Current}, known...)
+	}
+	for _, e := range known {
+		if e.SHA256.Equal(d) {
+			return r.Trial.Candidate, e, nil
+		}
+	}
+	return left, fallback, failed("find previous program", t.slots, ErrNoPrevious)
+}
+
 // backAborted forgets the intent of a way back that failed before anything
-// happened: what returned an error must not happen later by itself.
-func (t *target) backAborted(ctx context.Context, err error) error {
+// happened: what returned an error must not happen later by itself. A trial goes on.
+func (t *target) backAborted(err error, before record) error {
 	var e *Error
 	if errors.As(err, &e) && e.State != Unchanged {
 		return err // it happened, and the next run records it
 	}
-	return errors.Join(err, t.update(context.WithoutCancel(ctx), t.stay))
+	return errors.Join(err, t.change(func(r *record) error {
+		if before.Phase == phaseTrial && r.Trial != nil {
+			r.Trial = before.Trial
+			return nil
+		}
+		return t.stay(r)
+	}))
 }
 
 // goBackFull is the way back on a full disk, where not even the intent can be
 // written: the rename first, which needs no space, then the record in the space
 // of the program that was left.
-func (t *target) goBackFull(ctx context.Context, intent func(*record) error, left, fallback entry) error {
+func (t *target) goBackFull(intent func(*record) error, left, fallback entry) error {
 	t.log.Warn("the disk is full: going back before it is recorded", "path", t.target)
 	st, err := t.restore(fallback.SHA256)
 	if err != nil {
@@ -116,9 +173,9 @@ func (t *target) goBackFull(ctx context.Context, intent func(*record) error, lef
 	if err := t.sys.remove(t.slot(left.SHA256)); err != nil {
 		return failedIn(Restored, "make room", t.slot(left.SHA256), err)
 	}
-	err = t.update(context.WithoutCancel(ctx), intent)
+	err = t.change(intent)
 	if err == nil {
-		err = t.recordBack(ctx, fallback.SHA256, st)
+		err = t.recordBack(fallback.SHA256, st)
 	}
 	return failedIn(Restored, "record", t.record(), err)
 }
@@ -140,13 +197,21 @@ func (t *target) fallback(r record) (entry, error) {
 	return entry{}, failed("find previous program", t.slots, fmt.Errorf("%w: %w", ErrNoPrevious, ErrDamaged))
 }
 
-// Rejection is a digest that is not installed again.
+// Rejection is a digest that is not installed again, or, with the verdict
+// "pending" or "inconclusive", not before something else happens.
 type Rejection struct {
 	SHA256    checksum.Digest `json:"sha256"`
 	Published checksum.Digest `json:"published,omitzero"` // the publisher's own digest, when that is another
 	Version   string          `json:"version,omitempty"`  // as it was called
-	Class     string          `json:"class"`              // manual, or how it failed
+	Class     string          `json:"class"`              // exec | crash | hang | unhealthy | manual
 	Reason    string          `json:"reason,omitempty"`
+
+	// Verdict is "guilty" or "manual": not installed again. "pending": not before
+	// the program that came back has confirmed itself. "inconclusive": that one was no
+	// better, or this was the first such failure, so it is tried again, Retries times
+	// at most.
+	Verdict string `json:"verdict"`
+	Retries int    `json:"retries,omitempty"` // left; 0 unless inconclusive
 }
 
 // ClearOptions are the arguments of [Clear].
@@ -154,6 +219,10 @@ type ClearOptions struct {
 	Target string          // as in [Config]; ignored by [Updater.Clear]
 	Digest checksum.Digest // the one to allow again, ours or the publisher's
 	All    bool            // every one
+
+	// Token, when not empty, makes this happen once: nothing is cleared when the
+	// last call with a token had the same. A controller passes what its resource says.
+	Token string
 	Log    *slog.Logger    // ignored by [Updater.Clear]
 }
 
@@ -178,6 +247,12 @@ func (u *Updater) Clear(ctx context.Context, opts ClearOptions) ([]Rejection, er
 	}
 	var cleared []Rejection
 	err := t.update(ctx, func(r *record) error {
+		if r.Phase == "" || opts.Token != "" && r.RetryToken == clip(opts.Token, maxVersion) {
+			return nil
+		}
+		if opts.Token != "" {
+			r.RetryToken = clip(opts.Token, maxVersion)
+		}
 		r.Rejected = slices.DeleteFunc(r.Rejected, func(j rejection) bool {
 			hit := opts.All || j.is(opts.Digest)
 			if hit {
@@ -185,7 +260,9 @@ func (u *Updater) Clear(ctx context.Context, opts ClearOptions) ([]Rejection, er
 			}
 			return hit
 		})
-		if len(cleared) > 0 {
+		refusals := len(r.Refusals)
+		r.Refusals = slices.DeleteFunc(r.Refusals, func(f refusal) bool { return opts.All || f.Want.Equal(opts.Digest) })
+		if len(cleared) > 0 || refusals > len(r.Refusals) {
 			t.event(r, outcomeCleared, "")
 		}
 		return nil
@@ -197,5 +274,9 @@ func (u *Updater) Clear(ctx context.Context, opts ClearOptions) ([]Rejection, er
 }
 
 func (j rejection) public() Rejection {
-	return Rejection{SHA256: j.SHA256, Published: j.Published, Version: j.Version, Class: j.Class, Reason: j.Reason}
+	p := Rejection{SHA256: j.SHA256, Published: j.Published, Version: j.Version, Class: j.Class, Reason: j.Reason, Verdict: j.Verdict}
+	if j.Verdict == verdictInconclusive {
+		p.Retries = max(0, maxRetries-j.Tries)
+	}
+	return p
 }

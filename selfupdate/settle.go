@@ -91,33 +91,20 @@ func (t *target) intact(d checksum.Digest) bool {
 }
 
 // settle brings record and target together after whatever happened since: a run
-// that was killed, a file that somebody put there by hand. The updater's lock is held.
+// that was killed, a file that somebody put there by hand. The updater's lock is
+// held. A trial that goes on is ErrOnTrial.
 func (t *target) settle(ctx context.Context) (record, error) {
-	r, err := t.read()
-	switch {
-	case errors.Is(err, errDamaged):
-		err = t.update(ctx, t.adopt)
-	case err != nil:
-	case r.Phase == phaseTrial:
-		err = t.finish(ctx, r)
-	case r.Phase == phaseStable && !t.holds(r.Current):
-		err = t.update(ctx, t.adopt)
-	}
+	release, err := t.acquireState(ctx)
 	if err != nil {
 		return record{}, err
 	}
-	if r, err = t.read(); err != nil {
-		return record{}, err
+	r, err := t.heal()
+	release()
+	if err == nil && r.Phase == phaseTrial {
+		err = failed("check record", t.record(), ErrOnTrial)
 	}
-	if r.Phase == "" { // in memory only, unless there is more to keep than the target
-		if err := t.adopt(&r); err != nil {
-			return record{}, err
-		}
-		if len(r.Good) > 0 {
-			if err := t.update(ctx, t.adopt); err != nil {
-				return record{}, err
-			}
-		}
+	if err != nil {
+		return record{}, err
 	}
 	_, err = t.sys.lstat(t.target)
 	r.missing = errors.Is(err, fs.ErrNotExist)
@@ -127,30 +114,96 @@ func (t *target) settle(ctx context.Context) (record, error) {
 	return r, t.sweep(r)
 }
 
-// finish ends a switch that a killed run left unfinished.
-func (t *target) finish(ctx context.Context, r record) error {
-	if r.Trial.Max > 0 && !r.Trial.Expired {
-		return failed("check record", t.record(), ErrOnTrial)
+// heal makes a record that is true, and returns it. The record's lock is held.
+func (t *target) heal() (record, error) {
+	r, err := t.read()
+	switch {
+	case errors.Is(err, errDamaged):
+		err = t.change(t.adopt)
+	case err != nil:
+	case r.Phase == phaseTrial:
+		err = t.finish(r)
+	case r.Phase == phaseStable && !t.holds(r.Current):
+		err = t.change(t.adopt)
 	}
-	if r.Trial.Expired {
-		there, err := t.identify(r)
-		if err != nil {
-			return err
-		}
-		if d := there.SHA256; !d.IsZero() && !d.Equal(r.Trial.Fallback) && !d.Equal(r.Trial.Candidate.SHA256) {
-			return t.update(ctx, t.stay) // somebody put a third file there: that stays
-		}
-		err = t.goBack(ctx, r.Trial.Fallback)
-		if !isErr(err, ErrDamaged) {
-			return err
-		}
-		t.log.Warn("the interrupted way back can't be finished: keeping what is there", "path", t.target, "error", err)
-		return t.update(ctx, t.stay)
+	if err != nil {
+		return record{}, err
 	}
-	if err := t.sys.syncDir(t.dir); err != nil { // what is seen here must be durable before it is recorded
-		return failed("check target", t.dir, err)
+	if r, err = t.read(); err != nil || r.Phase != "" {
+		return r, err
 	}
-	return t.update(ctx, t.finished)
+	// None: in memory only, unless there is more to keep than the target.
+	if err := t.adopt(&r); err != nil {
+		return record{}, err
+	}
+	if len(r.Good) > 0 {
+		return r, t.change(t.adopt)
+	}
+	return r, nil
+}
+
+// finish ends a switch that a killed run left unfinished, and a trial that is over
+// or that somebody ended by putting a third file at the target.
+func (t *target) finish(r record) error {
+	if r.Trial.Max == 0 && !r.Trial.Expired {
+		if err := t.sys.syncDir(t.dir); err != nil { // what is seen here must be durable before it is recorded
+			return failed("check target", t.dir, err)
+		}
+		return t.change(t.finished)
+	}
+	there, err := t.identify(r)
+	if err != nil {
+		return err
+	}
+	if d := there.SHA256; !d.IsZero() && !d.Equal(r.Trial.Fallback) && !d.Equal(r.Trial.Candidate.SHA256) {
+		return t.change(t.stay) // somebody put a third file there: that stays
+	}
+	if !r.Trial.Expired {
+		return nil // a trial that goes on
+	}
+	return t.leave(r)
+}
+
+// leave goes back from the candidate to the best program that is whole. Without
+// one, what is at the target stays: it runs, perhaps.
+func (t *target) leave(r record) error {
+	fallback, err := t.wayBack(r)
+	if err == nil {
+		err = t.goBack(fallback)
+	}
+	if isErr(err, ErrDamaged) {
+		t.log.Warn("there is no way back: keeping what is there", "path", t.target, "error", err)
+		return t.change(t.stay)
+	}
+	return err
+}
+
+// wayBack returns the fallback of the trial, or a good program when that is damaged.
+func (t *target) wayBack(r record) (checksum.Digest, error) {
+	all := []checksum.Digest{r.Trial.Fallback}
+	for _, e := range r.Good {
+		all = append(all, e.SHA256)
+	}
+	for _, d := range all {
+		if !d.Equal(r.Trial.Candidate.SHA256) && t.whole(d) {
+			return d, nil
+		}
+		t.log.Warn("a previous program is damaged", "path", t.slot(d))
+	}
+	return checksum.Digest{}, failed("verify previous program", t.slot(r.Trial.Fallback), ErrDamaged)
+}
+
+// whole reports whether d is on disk, intact, as a slot, as the way back or as the target.
+func (t *target) whole(d checksum.Digest) bool {
+	if t.intact(d) {
+		return true
+	}
+	for _, path := range []string{t.rollback, t.target} {
+		if got, err := t.hash(path, checksum.SHA256); err == nil && got.Equal(d) {
+			return true
+		}
+	}
+	return false
 }
 
 // stay forgets a switch and keeps what is at the target.
@@ -224,6 +277,9 @@ const (
 	outcomeUpdated    = "updated"
 	outcomeRolledBack = "rolled back"
 	outcomeAdopted    = "adopted"
+	outcomeOnTrial    = "on trial"
+	outcomeConfirmed  = "confirmed"
+	outcomeDropped    = "trial ended"
 	outcomeCleared    = "cleared"
 
 	probePrefix = ".selfupdate-probe-"

@@ -54,14 +54,20 @@ func (t *target) read() (record, error) {
 }
 
 // update changes the record under its own short lock, which is never held across
-// network, probe or hook. change gets what is on disk by then; the zero record
-// when there is none or it is damaged. An unchanged record is not written.
+// network, probe or hook.
 func (t *target) update(ctx context.Context, change func(r *record) error) error {
 	release, err := t.acquireState(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
+	return t.change(change)
+}
+
+// change is update for a caller that holds the lock. change gets what is on disk
+// by then; the zero record when there is none or it is damaged. An unchanged record
+// is not written.
+func (t *target) change(change func(r *record) error) error {
 	r, err := t.read()
 	if errors.Is(err, errDamaged) {
 		t.log.Warn("the record is damaged: starting a new one", "path", t.record())
@@ -81,14 +87,14 @@ func (t *target) update(ctx context.Context, change func(r *record) error) error
 	if err != nil {
 		return failed("write record", t.record(), err)
 	}
-	if bytes.Equal(before, after) {
+	if bytes.Equal(before, after) && !r.damaged {
 		return nil
 	}
 	return t.write(after)
 }
 
 func (t *target) acquireState(ctx context.Context) (func(), error) {
-	deadline := t.sys.now().Add(stateLockWait)
+	deadline := t.sys.mono() + stateLockWait
 	for {
 		release, err := t.sys.lock(t.stateLock())
 		if err == nil {
@@ -97,7 +103,7 @@ func (t *target) acquireState(ctx context.Context) (func(), error) {
 		if !errors.Is(err, errHeld) {
 			return nil, failed("lock record", t.stateLock(), err)
 		}
-		if t.sys.now().After(deadline) {
+		if t.sys.mono() > deadline {
 			return nil, failed("lock record", t.stateLock(), ErrBusy)
 		}
 		if err := t.sys.sleep(ctx, stateLockPoll); err != nil {

@@ -37,6 +37,15 @@ type Status struct {
 	Rejected []Rejection `json:"rejected,omitempty"`
 	Last     *Event      `json:"last,omitempty"`
 
+	// Trial is the one that goes on; Current is then the program to go back to.
+	Trial *TrialStatus `json:"trial,omitempty"`
+
+	// Spare is a program that was on trial and is kept to be tried again.
+	Spare *Program `json:"spare,omitempty"`
+
+	// PendingRestart says that the target was changed and its program not restarted.
+	PendingRestart bool `json:"pending_restart,omitempty"`
+
 	// Missing says that no file is at the target, although one is recorded.
 	Missing bool `json:"missing,omitempty"`
 
@@ -52,8 +61,11 @@ type Status struct {
 	// update or rollback ends it. The target is whole all the same.
 	Unfinished bool `json:"unfinished,omitempty"`
 
-	// Protection says what brings a broken program's predecessor back. At this
-	// stage of the module that is "none": somebody has to roll back.
+	// Protection says what brings back the predecessor of a program that fails on
+	// trial, by what was seen since the machine was started. "full": Helper.Pre and
+	// Helper.Tick. "no-timer": no Tick, so a program that hangs stays unless it calls
+	// Guard or has a watchdog. "no-helper": only the program itself, which has to get
+	// as far as Begin.
 	Protection string `json:"protection"`
 
 	// RestartNeeded says that this process is the target's program, but not the
@@ -61,9 +73,22 @@ type Status struct {
 	RestartNeeded bool `json:"restart_needed"`
 }
 
+// TrialStatus is a trial that goes on.
+type TrialStatus struct {
+	Candidate Program       `json:"candidate"`
+	Started   int           `json:"started"`            // starts that count
+	Max       int           `json:"max"`                // of them
+	Deadline  time.Duration `json:"deadline"`           // from each start, in ns
+	Left      time.Duration `json:"left,omitempty"`     // of it, in ns; 0 when not started since the machine was
+	Expired   bool          `json:"expired,omitempty"`  // the next start goes back
+	Failures  []string      `json:"failures,omitempty"` // how earlier starts ended
+	Reason    string        `json:"reason,omitempty"`   // why it expired
+	AtTarget  bool          `json:"at_target"`          // the candidate is what is at the target
+}
+
 // Event is the last thing that happened to a target.
 type Event struct {
-	Outcome string    `json:"outcome"` // updated | rolled back | adopted | cleared
+	Outcome string    `json:"outcome"` // updated | on trial | confirmed | rolled back | trial ended | adopted | cleared
 	Reason  string    `json:"reason,omitempty"`
 	At      time.Time `json:"at"` // wall clock, for people
 }
@@ -85,10 +110,10 @@ func (u *Updater) Status() (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	st := Status{Target: t.target, Phase: string(phaseStable), Protection: "none", Damaged: damaged, RestartNeeded: u.stale()}
+	st := Status{Target: t.target, Phase: string(phaseStable), Protection: t.protection(), PendingRestart: raw.PendingRestart, Damaged: damaged, RestartNeeded: u.stale()}
 	switch {
 	case raw.Trial != nil && raw.Trial.Max > 0:
-		st.Phase = string(phaseTrial)
+		st.Phase, st.Trial = string(phaseTrial), t.trialStatus(*raw.Trial)
 	case r.Current == nil:
 		st.Phase = "empty"
 	}
@@ -100,6 +125,9 @@ func (u *Updater) Status() (Status, error) {
 	if r.Current != nil {
 		st.Current = r.Current.public()
 	}
+	if r.Spare != nil {
+		st.Spare = r.Spare.public()
+	}
 	for _, e := range r.Good {
 		st.Previous = append(st.Previous, *e.public())
 	}
@@ -110,6 +138,21 @@ func (u *Updater) Status() (Status, error) {
 		st.Last = &Event{Outcome: l.Outcome, Reason: l.Reason, At: l.At}
 	}
 	return st, nil
+}
+
+func (t *target) trialStatus(tr trial) *TrialStatus {
+	ts := &TrialStatus{
+		Candidate: *tr.Candidate.public(), Started: tr.Started, Max: tr.Max, Deadline: time.Duration(tr.Deadline),
+		Expired: tr.Expired, Failures: tr.Failures, Reason: tr.Reason, AtTarget: t.holds(&tr.Candidate),
+	}
+	if b := t.sys.boot(); b != "" && b == tr.BootID && tr.Running {
+		ts.Left = max(0, ts.Deadline-(t.sys.mono()-time.Duration(tr.MonoStart)))
+	}
+	if !ts.AtTarget {
+		got, err := t.hash(t.target, checksum.SHA256)
+		ts.AtTarget = err == nil && tr.candidateIs(got)
+	}
+	return ts
 }
 
 func (e entry) public() *Program {
@@ -200,15 +243,32 @@ func (st Status) yaml(rc Reconcile) []byte {
 	if st.Missing {
 		line("", "missing", "no file is at the target; selfupdate rollback puts the previous one there")
 	}
-	if st.Current != nil {
-		line("", "actualversion", st.Current.Version)
-		line("", "actualsha256", st.Current.SHA256.Hex())
-	}
+	actual, last := st.Current, (*Program)(nil)
 	if len(st.Previous) > 0 {
-		line("", "lastversion", st.Previous[0].Version)
-		line("", "lastsha256", st.Previous[0].SHA256.Hex())
+		last = &st.Previous[0]
+	}
+	if st.Trial != nil && st.Trial.AtTarget {
+		actual, last = &st.Trial.Candidate, st.Current
+	}
+	if actual != nil {
+		line("", "actualversion", actual.Version)
+		line("", "actualsha256", actual.SHA256.Hex())
+	}
+	if last != nil {
+		line("", "lastversion", last.Version)
+		line("", "lastsha256", last.SHA256.Hex())
 	}
 	line("", "nextversion", rc.Next)
+	if tr := st.Trial; tr != nil {
+		b.WriteString("trial:\n")
+		line("  ", "version", tr.Candidate.Version)
+		line("  ", "sha256", tr.Candidate.SHA256.Hex())
+		line("  ", "starts", fmt.Sprintf("%d of %d", tr.Started, tr.Max))
+		line("  ", "deadline", tr.Deadline.String())
+		line("  ", "failures", strings.Join(tr.Failures, "; "))
+		line("  ", "expired", tr.Reason)
+		line("  ", "rollback", "selfupdate-guard rollback --target "+st.Target)
+	}
 	if !rc.At.IsZero() {
 		line("", "lastreconcile", rc.At.UTC().Format(time.RFC3339))
 	}
@@ -226,6 +286,7 @@ func (st Status) yaml(rc Reconcile) []byte {
 		line("- ", "sha256", j.SHA256.Hex())
 		line("  ", "version", j.Version)
 		line("  ", "class", j.Class)
+		line("  ", "verdict", j.Verdict)
 		line("  ", "reason", j.Reason)
 		line("  ", "clear", "selfupdate clear --target "+st.Target+" "+j.SHA256.String())
 	}

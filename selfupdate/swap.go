@@ -11,34 +11,48 @@ import (
 
 // install makes the staged file the program. The order is that of docs/design.md:
 // the new slot, the running program's own slot, the way back, the record, and only
-// then the name. Killed anywhere, whoever next takes the lock finishes or forgets it.
-func (t *target) install(ctx context.Context, s staged, e entry, r record) error {
+// then the name. Killed anywhere, whoever next takes the lock finishes or forgets
+// it, unless it is a trial (tr.Max > 0), which goes on.
+func (t *target) install(ctx context.Context, s staged, e entry, r record, tr trial) error {
 	if err := t.unmoved(r); err != nil {
 		return errors.Join(err, t.sys.remove(s.path))
 	}
-	e.SHA256, e.Size, e.Confirmed = s.sha256, s.size, true
+	e.SHA256, e.Size, e.Confirmed = s.sha256, s.size, tr.Max == 0
 	if !s.published.IsZero() {
 		e.Published = s.published
 	}
 	if err := t.sys.rename(s.path, t.slot(e.SHA256)); err != nil {
 		return failed("keep new program", s.path, errors.Join(err, t.sys.remove(s.path)))
 	}
-	err := t.prepare(r, e.SHA256)
-	if err == nil {
-		err = t.announce(ctx, r, e)
-	}
-	if err != nil {
+	if err := t.prepare(r, e.SHA256); err != nil {
 		return errors.Join(err, t.drop(e.SHA256, r))
 	}
-	st, err := t.swap(t.slot(e.SHA256))
-	if err != nil {
-		return errors.Join(failed("swap", t.target, err), t.withdraw(ctx, e.SHA256))
-	}
-	if err := t.sys.syncDir(t.dir); err != nil {
-		// The record stays unfinished: whoever comes next looks at what survived.
-		return failedIn(Replaced, "make the swap durable", t.dir, err)
+	tr.Candidate = e
+	st, err := t.switchTo(ctx, r, tr)
+	if err != nil || tr.Max > 0 {
+		return err
 	}
 	return t.complete(ctx, st)
+}
+
+// switchTo records the switch and makes it, under one lock: a start of the program
+// meanwhile waits and then finds it done.
+func (t *target) switchTo(ctx context.Context, r record, tr trial) (*stamp, error) {
+	d := tr.Candidate.SHA256
+	release, err := t.acquireState(ctx)
+	if err != nil {
+		return nil, errors.Join(err, t.drop(d, r))
+	}
+	defer release()
+	if err := t.announce(r, tr); err != nil {
+		return nil, errors.Join(err, t.drop(d, r))
+	}
+	st, err := t.swap(t.slot(d))
+	if err != nil {
+		return nil, errors.Join(failed("swap", t.target, err), t.withdraw(r, d))
+	}
+	// Without this the record stays unfinished: whoever comes next looks at what survived.
+	return st, failedIn(Replaced, "make the swap durable", t.dir, t.sys.syncDir(t.dir))
 }
 
 // unmoved makes sure that the target is still what settle saw, which may be a
@@ -132,25 +146,40 @@ func (t *target) copyFile(from, to string) (err error) {
 	return errors.Join(err, dst.Close())
 }
 
-// announce records the switch before it happens.
-func (t *target) announce(ctx context.Context, seen record, e entry) error {
-	id := tempName("")
-	return t.update(ctx, func(r *record) error {
-		switch {
-		case r.Phase == phaseTrial:
+// announce records the switch before it happens. The record's lock is held.
+func (t *target) announce(seen record, tr trial) error {
+	tr.ID, tr.BootID, tr.MonoStart = tempName(""), t.sys.boot(), int64(t.sys.mono())
+	if fi, err := t.sys.lstat(t.slot(tr.Candidate.SHA256)); err == nil {
+		tr.Candidate.Stat = stampOf(fi) // the target's too, unless it has to be a copy
+	}
+	return t.change(func(r *record) error {
+		if r.Phase == phaseTrial {
 			return failed("record", t.record(), ErrOnTrial)
-		case r.rejection(e.SHA256) != nil || r.rejection(e.Published) != nil: // meanwhile
-			return failed("record", t.record(), ErrRejected)
+		}
+		for _, d := range []checksum.Digest{tr.Candidate.SHA256, tr.Candidate.Published} {
+			j := r.rejection(d)
+			if j.bars() { // meanwhile
+				return failed("record", t.record(), ErrRejected)
+			}
+			if j != nil && d.Equal(j.SHA256) {
+				j.Tries++
+			}
 		}
 		if r.Phase == "" {
 			rejected, extra := r.Rejected, r.extra
 			*r = seen
 			r.Rejected, r.extra = rejected, extra
 		}
-		r.Phase = phaseTrial
-		r.Trial = &trial{ID: id, Candidate: e}
+		r.Phase, r.Trial = phaseTrial, &tr
+		r.PendingRestart = r.PendingRestart || t.restarts
 		if r.Current != nil {
 			r.Trial.Fallback = r.Current.SHA256
+		}
+		if r.Spare != nil && r.Spare.SHA256.Equal(tr.Candidate.SHA256) {
+			r.Spare = nil
+		}
+		if tr.Max > 0 {
+			t.event(r, outcomeOnTrial, "version "+tr.Candidate.Version)
 		}
 		return nil
 	})
@@ -185,11 +214,18 @@ func (t *target) swap(slot string) (*stamp, error) {
 	return stampOf(fi), nil
 }
 
-// withdraw undoes announce after a swap that did not happen.
-func (t *target) withdraw(ctx context.Context, d checksum.Digest) error {
-	ctx = context.WithoutCancel(ctx)
-	err := t.update(ctx, func(r *record) error {
-		r.Phase, r.Trial = phaseStable, nil
+// withdraw undoes announce after a swap that did not happen. The lock is held.
+func (t *target) withdraw(before record, d checksum.Digest) error {
+	err := t.change(func(r *record) error {
+		r.Phase, r.Trial, r.Last, r.PendingRestart = phaseStable, nil, before.Last, before.PendingRestart
+		if j := r.rejection(d); j != nil {
+			if old := before.rejection(d); old != nil {
+				j.Tries = old.Tries
+			}
+		}
+		if before.Spare != nil && r.Spare == nil {
+			r.Spare = before.Spare
+		}
 		return nil
 	})
 	if err != nil {
@@ -264,15 +300,15 @@ func (t *target) makeRoom() bool {
 }
 
 // goBack puts the fallback in the place of the candidate that the record names,
-// and records that. The updater's lock is held and the record says what is to happen.
-func (t *target) goBack(ctx context.Context, fallback checksum.Digest) error {
+// and records that. The record's lock is held and the record says what is to happen.
+func (t *target) goBack(fallback checksum.Digest) error {
 	st, err := t.restore(fallback)
 	if err != nil {
 		return err
 	}
-	err = t.recordBack(ctx, fallback, st)
+	err = t.recordBack(fallback, st)
 	if isErr(err, ErrNoSpace) && t.dropCandidate(fallback) {
-		err = t.recordBack(ctx, fallback, st)
+		err = t.recordBack(fallback, st)
 	}
 	return failedIn(Restored, "record", t.record(), err)
 }
@@ -309,13 +345,16 @@ func (t *target) swapBack(fallback checksum.Digest) (*stamp, error) {
 	return t.swap(t.slot(fallback))
 }
 
-func (t *target) recordBack(ctx context.Context, fallback checksum.Digest, st *stamp) error {
-	return t.update(context.WithoutCancel(ctx), func(r *record) error {
+// recordBack records that the target is the fallback again, and what that says
+// about the candidate.
+func (t *target) recordBack(fallback checksum.Digest, st *stamp) error {
+	return t.change(func(r *record) error {
 		if r.Trial == nil {
 			return nil
 		}
-		c, keep, reason := r.Trial.Candidate, r.Trial.Keep, r.Trial.Reason
-		if fallback.Equal(c.SHA256) {
+		tr := *r.Trial
+		tr.close(t.sys.boot())
+		if fallback.Equal(tr.Candidate.SHA256) {
 			return fmt.Errorf("%w: candidate and fallback are the same", ErrDamaged)
 		}
 		r.revert(fallback)
@@ -325,8 +364,9 @@ func (t *target) recordBack(ctx context.Context, fallback checksum.Digest, st *s
 		if st != nil {
 			r.Current.Stat = st
 		}
-		if !keep {
-			r.reject(rejection{SHA256: c.SHA256, Published: c.Published, Version: c.Version, Class: "manual", Verdict: "manual", Reason: reason})
+		reason := tr.Reason
+		if !tr.Keep {
+			reason = t.judge(r, tr)
 		}
 		t.event(r, outcomeRolledBack, reason)
 		return nil

@@ -215,7 +215,7 @@ func TestUnpack(t *testing.T) {
 			u := updater(t, path, func(c *Config) { c.Trust, c.Unpack = tt.trust, gunzip{} })
 			_, err := u.Apply(t.Context(), release(data).Release)
 			require.ErrorIs(t, err, tt.want)
-			assert.Equal(t, []string{".app.d", ".app.d/slots", "app"}, sorted(listing(t, filepath.Dir(path))))
+			assert.Equal(t, []string{".app.d", ".app.d/slots", ".app.d/state.json", "app"}, sorted(listing(t, filepath.Dir(path))))
 		})
 	}
 }
@@ -232,7 +232,7 @@ func TestUnpackBomb(t *testing.T) {
 	u := updater(t, path, func(c *Config) { c.Trust, c.Unpack, c.MaxSize = Pinned(digestOf(archive.Bytes())), gunzip{}, 1<<20 })
 	_, err = u.Apply(t.Context(), rel.Release)
 	require.ErrorIs(t, err, ErrTooLarge)
-	assert.Equal(t, []string{".app.d", ".app.d/slots", "app"}, sorted(listing(t, filepath.Dir(path))))
+	assert.Equal(t, []string{".app.d", ".app.d/slots", ".app.d/state.json", "app"}, sorted(listing(t, filepath.Dir(path))))
 }
 
 // A program that updates itself is told to restart, also when somebody else did it.

@@ -32,6 +32,9 @@ type Result struct {
 	// RestartNeeded says that the running process is the target's program, but not
 	// the file that is there now. Exit, or exec the target, to run that.
 	RestartNeeded bool `json:"restart_needed"`
+
+	// OnTrial says that the program at the target has yet to confirm itself.
+	OnTrial bool `json:"on_trial,omitempty"`
 }
 
 // Apply brings the target to the release. It is idempotent: when the target is
@@ -49,6 +52,7 @@ type Result struct {
 // may have rolled the running program back.
 func (u *Updater) Apply(ctx context.Context, rel Release) (Result, error) {
 	res, err := u.apply(ctx, rel)
+	res, err = u.restartAfter(ctx, res, err)
 	res.RestartNeeded = u.stale()
 	return res, err
 }
@@ -58,7 +62,9 @@ func (u *Updater) apply(ctx context.Context, rel Release) (Result, error) {
 		return Result{}, err
 	}
 	if r, ok := u.unchanged(rel); ok {
-		return u.result(UpToDate, r, ""), nil
+		res := u.result(UpToDate, *r.Current, "")
+		res.OnTrial = r.Phase == phaseTrial
+		return res, nil
 	}
 	t := u.target
 	asset, err := u.preflight(rel)
@@ -84,15 +90,19 @@ func (u *Updater) apply(ctx context.Context, rel Release) (Result, error) {
 	case IsRejected:
 		return Result{}, failed("install", d.asset.URL, fmt.Errorf("%w: %s", ErrRejected, d.reason))
 	}
+	if err := u.heldBack(r, d); err != nil {
+		return Result{}, err
+	}
 	s, err := u.obtain(ctx, rel, d)
 	if err != nil {
-		return Result{}, err
+		return Result{}, u.refused(ctx, rel, r, d, s, err)
 	}
 	if known, res, err := u.known(ctx, rel, d, s, r); known {
 		return res, errors.Join(err, t.sys.remove(s.path))
 	}
 	e := entry{Version: rel.Version, URL: clip(d.asset.URL, maxURL), Policy: clip(d.policy, 256), Published: s.published}
-	if err := t.install(ctx, s, e, r); err != nil {
+	tr := u.cfg.Trial.begun(r)
+	if err := t.install(ctx, s, e, r, tr); err != nil {
 		return Result{}, err
 	}
 	before := ""
@@ -101,7 +111,9 @@ func (u *Updater) apply(ctx context.Context, rel Release) (Result, error) {
 	}
 	e.SHA256, e.Size = s.sha256, s.size
 	t.log.Debug("updated", "path", t.target, "version", rel.Version, "sha256", e.SHA256.Hex())
-	return u.result(Updated, e, before), nil
+	res := u.result(Updated, e, before)
+	res.OnTrial = tr.Max > 0
+	return res, nil
 }
 
 // known reports whether the staged program turned out to be one that is known
@@ -116,7 +128,9 @@ func (u *Updater) known(ctx context.Context, rel Release, d decision, s staged, 
 	err := u.target.update(ctx, func(r *record) error {
 		for i := range r.Rejected {
 			if j := &r.Rejected[i]; j.is(s.sha256) {
-				rejected = j.text()
+				if j.bars() {
+					rejected = j.text()
+				}
 				if !s.published.IsZero() {
 					j.Published = s.published
 				}
@@ -149,14 +163,19 @@ func (u *Updater) admit(rel Release) error {
 func isControl(r rune) bool { return r < 0x20 || r >= 0x7f && r < 0xa0 || r == '\ufffd' }
 
 // unchanged reports, without lock, write or request, whether the target is what
-// this very release installed.
-func (u *Updater) unchanged(rel Release) (entry, bool) {
+// this very release installed. The candidate of a trial counts: it is there.
+func (u *Updater) unchanged(rel Release) (r record, ok bool) {
 	r, err := u.target.read()
-	if err != nil || r.Phase != phaseStable || r.Current == nil {
-		return entry{}, false
+	if err != nil || r.PendingRestart && u.cfg.Restart != nil {
+		return r, false
+	}
+	if r.Phase == phaseTrial && r.Trial.Max > 0 && !r.Trial.Expired {
+		r.Current = &r.Trial.Candidate
+	} else if r.Phase != phaseStable || r.Current == nil {
+		return r, false
 	}
 	asset, err := u.choose(rel)
-	return *r.Current, err == nil && u.recorded(rel, asset, r)
+	return r, err == nil && u.recorded(rel, asset, r)
 }
 
 func (u *Updater) recorded(rel Release, asset Asset, r record) bool {

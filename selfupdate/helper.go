@@ -1,0 +1,210 @@
+package selfupdate
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+)
+
+// Helper does from outside what a program on trial can't do for itself: bring
+// back the program before one that can't be executed, or crashes or hangs before
+// it gets to Begin. cmd/selfupdate-guard is a command line for it.
+type Helper struct{ target *target }
+
+// NewHelper returns the helper for the program at path.
+func NewHelper(path string, log *slog.Logger) (*Helper, error) {
+	if path == "" {
+		return nil, errors.New("a helper needs the path of another program")
+	}
+	t, err := openTarget(path, log, system())
+	if err != nil {
+		return nil, err
+	}
+	return &Helper{t}, nil
+}
+
+// Pre belongs before every start of the program. It counts the start of one that
+// is on trial, goes back after too many or after the deadline, finishes a switch
+// that a power cut undid, and makes durable what is about to run. It waits at most
+// 10 s for a lock. Whatever the error, the program should be started: the Start
+// beside it says what runs.
+func (h *Helper) Pre(ctx context.Context) (Start, error) {
+	h.target.seen(helperMark)
+	s, _, err := h.target.begin(ctx, nil)
+	return s, err
+}
+
+// Post belongs after every end of the program: it says how that start ended. An
+// orderly end does not count, at most as often as the trial has starts.
+func (h *Helper) Post(ctx context.Context, e Ending) error {
+	if h.target.quiet() {
+		return nil
+	}
+	return h.target.ended(ctx, "", e)
+}
+
+// Check is what [Helper.Tick] found.
+type Check struct {
+	// Restart says that the program must be restarted: what runs is not what should.
+	// Say [Helper.Restarted] once that is done; until then each Tick says so again.
+	Restart bool          `json:"restart"`
+	OnTrial bool          `json:"on_trial"`
+	Left    time.Duration `json:"left,omitempty"` // until the deadline
+	Reason  string        `json:"reason,omitempty"`
+}
+
+// Tick belongs into a timer, every 30 s or so. It ends a trial whose deadline is
+// over: the program before is put back, and has to be restarted.
+func (h *Helper) Tick(ctx context.Context) (Check, error) {
+	t := h.target
+	t.seen(timerMark)
+	if t.quiet() {
+		return Check{}, nil
+	}
+	release, err := t.acquireState(ctx)
+	if err != nil {
+		return Check{}, err
+	}
+	defer release()
+	r, err := t.read()
+	switch {
+	case errors.Is(err, errDamaged):
+		return Check{}, nil // the next start or update makes a new one
+	case err != nil:
+		return Check{}, err
+	case r.Phase == phaseTrial && r.Trial.Max > 0:
+		return t.tick(r)
+	case r.PendingRestart:
+		return Check{Restart: true, Reason: "the program at the target was not restarted yet"}, nil
+	}
+	return Check{}, nil
+}
+
+func (t *target) tick(r record) (Check, error) {
+	tr, boot, now := *r.Trial, t.sys.boot(), t.sys.mono()
+	there, err := t.identify(r)
+	if err != nil {
+		return Check{}, err
+	}
+	if d := there.SHA256; !d.IsZero() && !tr.candidateIs(d) && !d.Equal(tr.Fallback) {
+		return Check{Reason: "another file was put at the target"}, t.change(t.stay)
+	}
+	left := time.Duration(tr.Deadline) - (now - time.Duration(tr.MonoStart))
+	switch {
+	case tr.Expired:
+	case boot == "": // no clock that two processes share
+		return Check{OnTrial: true, Left: time.Duration(tr.Deadline)}, nil
+	case tr.BootID != boot: // not started since the machine was: its time runs from now
+		return Check{OnTrial: true, Left: time.Duration(tr.Deadline)}, t.change(func(r *record) error {
+			r.Trial.close(boot)
+			r.Trial.BootID, r.Trial.MonoStart = boot, int64(now)
+			return nil
+		})
+	case left > 0:
+		return Check{OnTrial: true, Left: left}, nil
+	}
+	return t.endByTick(r, tr.candidateIs(there.SHA256))
+}
+
+// endByTick goes back. The program that runs has to make way.
+func (t *target) endByTick(r record, candidate bool) (Check, error) {
+	mark := t.change(func(r *record) error {
+		if !r.Trial.Expired {
+			r.Trial.expire()
+		}
+		r.PendingRestart = candidate
+		return nil
+	})
+	if now, err := t.read(); err == nil && now.Phase == phaseTrial {
+		r = now
+	}
+	c := Check{Restart: candidate, Reason: r.Trial.Reason}
+	err := t.leave(r)
+	return c, errors.Join(mark, err)
+}
+
+// Restarted records that the restart that [Helper.Tick] asked for was done.
+func (h *Helper) Restarted(ctx context.Context) error { return h.target.restarted(ctx) }
+
+func (t *target) restarted(ctx context.Context) error {
+	return t.update(context.WithoutCancel(ctx), func(r *record) error {
+		r.PendingRestart = false
+		return nil
+	})
+}
+
+// Confirm confirms the program that is on trial, as an operator or another program
+// does who has seen that it works. Without a trial it only says that the current
+// program is well.
+func (h *Helper) Confirm(ctx context.Context) error {
+	t := h.target
+	if t.quiet() {
+		return nil
+	}
+	changed, err := t.confirm(ctx, "", true)
+	if changed && err == nil {
+		t.tidy()
+	}
+	return err
+}
+
+// Names of the files that tell [Updater.Status] which helpers are at work. Each
+// holds the boot in which it was last seen.
+const (
+	helperMark = "helper"
+	timerMark  = "timer"
+)
+
+// seen leaves word of a helper, once a boot; nothing depends on it.
+func (t *target) seen(mark string) {
+	boot := t.sys.boot()
+	if boot == "" || t.lastSeen(mark) == boot {
+		return
+	}
+	if _, err := t.sys.lstat(t.state); err != nil {
+		return
+	}
+	tmp := t.temp()
+	f, err := t.sys.create(tmp)
+	if err != nil {
+		return
+	}
+	_, err = f.Write([]byte(boot))
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = t.sys.rename(tmp, t.mark(mark))
+	}
+	if err != nil {
+		_ = t.sys.remove(tmp)
+	}
+}
+
+func (t *target) mark(name string) string { return t.state + string(separator) + name }
+
+func (t *target) lastSeen(mark string) string {
+	f, err := t.sys.open(t.mark(mark))
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }()
+	b, err := readLimited(f, 128)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// protection says which helpers were seen since the machine was started.
+func (t *target) protection() string {
+	boot := t.sys.boot()
+	switch {
+	case boot == "" || t.lastSeen(helperMark) != boot:
+		return "no-helper"
+	case t.lastSeen(timerMark) != boot:
+		return "no-timer"
+	}
+	return "full"
+}
+

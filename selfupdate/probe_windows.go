@@ -1,0 +1,12 @@
+package selfupdate
+
+import (
+	"os/exec"
+
+	"golang.org/x/sys/windows"
+)
+
+var textBusy error = windows.ERROR_SHARING_VIOLATION
+
+func isolate(*exec.Cmd)   {}
+func killGroup(*exec.Cmd) {}

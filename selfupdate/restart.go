@@ -1,0 +1,40 @@
+package selfupdate
+
+import (
+	"context"
+	"errors"
+)
+
+// restartAfter calls the caller's hook for another program when what runs may not
+// be what is at the target: after a change, or when an earlier call failed or was
+// never made. A program on trial that can't be restarted is left again.
+func (u *Updater) restartAfter(ctx context.Context, res Result, err error) (Result, error) {
+	if u.cfg.Restart == nil || u.own {
+		return res, err
+	}
+	t := u.target
+	r, rerr := t.read()
+	if rerr != nil || !r.PendingRestart {
+		return res, err
+	}
+	herr := u.restart(ctx, Replaced)
+	if herr == nil {
+		return res, err
+	}
+	if r.Phase != phaseTrial || ctx.Err() != nil {
+		return res, errors.Join(err, herr)
+	}
+	back, berr := u.rollback(ctx, RollbackOptions{Reason: clip("could not be restarted: "+herr.Error(), maxReason)}, classUnhealthy)
+	if berr != nil {
+		return res, errors.Join(err, herr, berr)
+	}
+	return back, errors.Join(err, failedIn(Restored, "restart", t.target, herr), u.restart(ctx, Restored))
+}
+
+// restart calls the hook and records that it is done.
+func (u *Updater) restart(ctx context.Context, state State) error {
+	if err := u.cfg.Restart(ctx); err != nil {
+		return failedIn(state, "restart", u.target.target, err)
+	}
+	return u.target.restarted(ctx)
+}
