@@ -143,7 +143,7 @@ func (h *Helper) Confirm(ctx context.Context) error {
 	if t.quiet() {
 		return nil
 	}
-	changed, err := t.confirm(ctx, "", true)
+	changed, err := t.confirm(ctx, "")
 	if changed && err == nil {
 		t.tidy()
 	}
@@ -207,4 +207,3 @@ func (t *target) protection() string {
 	}
 	return "full"
 }
-

@@ -30,9 +30,9 @@ type ops struct {
 	flags    func(path string) (flags, error)
 	space    func(dir string) (space, error)
 	commit   func(from, target string) error // the swap: one rename, except on Windows
-	now      func() time.Time     // for people; no decision depends on it
-	mono     func() time.Duration // monotonic; comparable between processes of one boot
-	boot     func() string        // another one after each boot; "" when unknown
+	now      func() time.Time                // for people; no decision depends on it
+	mono     func() time.Duration            // monotonic; comparable between processes of one boot
+	boot     func() string                   // another one after each boot; "" when unknown
 	sleep    func(ctx context.Context, d time.Duration) error
 }
 

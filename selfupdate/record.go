@@ -92,9 +92,9 @@ type stamp struct {
 type trial struct {
 	ID        string          `json:"id"`
 	Candidate entry           `json:"candidate"`
-	Fallback  checksum.Digest `json:"fallback,omitzero"` // names current or one of good
-	Started   int             `json:"started"`           // starts that count, this one included
-	Max       int             `json:"max"`               // 0: no trial, finished by whoever next takes the lock
+	Fallback  checksum.Digest `json:"fallback,omitzero"`  // names current or one of good
+	Started   int             `json:"started"`            // starts that count, this one included
+	Max       int             `json:"max"`                // 0: no trial, finished by whoever next takes the lock
 	Deadline  int64           `json:"deadline,omitempty"` // from each start, in ns
 	Outside   bool            `json:"outside,omitempty"`  // confirmed from outside: the candidate never calls Begin
 	Running   bool            `json:"running,omitempty"`  // the last start counted, and nobody saw its end

@@ -223,7 +223,7 @@ type ClearOptions struct {
 	// Token, when not empty, makes this happen once: nothing is cleared when the
 	// last call with a token had the same. A controller passes what its resource says.
 	Token string
-	Log    *slog.Logger    // ignored by [Updater.Clear]
+	Log   *slog.Logger // ignored by [Updater.Clear]
 }
 
 // Clear lifts rejections and returns those that it lifted; none is no error. The

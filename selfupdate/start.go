@@ -325,17 +325,21 @@ func (t *target) rearm(r record, missing bool) error {
 
 // confirm ends the trial well, or tells what the record waits for. It reports
 // whether the record changed.
-func (t *target) confirm(ctx context.Context, id string, outside bool) (changed bool, err error) {
+func (t *target) confirm(ctx context.Context, id string) (changed bool, err error) {
 	release, err := t.acquireState(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer release()
-	err = t.change(func(r *record) error {
+	full := false
+	change := func(r *record) error {
+		if full {
+			r.Good = nil // their room is what this is written in
+		}
 		switch {
 		case r.Phase == phaseTrial && r.Trial.Max > 0:
 			changed = true
-			return t.confirmTrial(r, id, outside)
+			return t.confirmTrial(r, id)
 		case r.Phase != phaseStable:
 			return nil
 		case !t.holds(r.Current):
@@ -344,11 +348,15 @@ func (t *target) confirm(ctx context.Context, id string, outside bool) (changed 
 			changed = r.resolve(t.sys.boot(), t.sys.mono())
 		}
 		return nil
-	})
+	}
+	if err = t.change(change); isErr(err, ErrNoSpace) && t.makeRoom() {
+		full = true
+		err = t.change(change)
+	}
 	return changed, err
 }
 
-func (t *target) confirmTrial(r *record, id string, outside bool) error {
+func (t *target) confirmTrial(r *record, id string) error {
 	there, err := t.identify(*r)
 	if err != nil {
 		return err

@@ -11,11 +11,11 @@ import (
 // target is one program on disk with its state directory.
 type target struct {
 	layout
-	sys     ops
-	log     *slog.Logger
-	create  bool   // the program may not be there yet
-	restarts bool // a change needs a restart, of which the record says whether it was made
-	version string // of the program that is there, when no record says it
+	sys      ops
+	log      *slog.Logger
+	create   bool   // the program may not be there yet
+	restarts bool   // a change needs a restart, of which the record says whether it was made
+	version  string // of the program that is there, when no record says it
 }
 
 // check finds out before any request whether the swap at the end can work.
