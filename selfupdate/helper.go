@@ -92,6 +92,7 @@ func (t *target) tick(r record) (Check, error) {
 		return Check{Reason: "another file was put at the target"}, t.change(t.stay)
 	}
 	left := time.Duration(tr.Deadline) - (now - time.Duration(tr.MonoStart))
+	watched := t.lastSeen(helperMark) == boot
 	switch {
 	case tr.Expired:
 	case boot == "": // no clock that two processes share
@@ -99,14 +100,20 @@ func (t *target) tick(r record) (Check, error) {
 	case tr.BootID != boot: // not started since the machine was: its time runs from now
 		return Check{OnTrial: true, Left: time.Duration(tr.Deadline)}, t.change(func(r *record) error {
 			r.Trial.close(boot)
+			r.Trial.Running = !watched // for all that is known
 			r.Trial.BootID, r.Trial.MonoStart = boot, int64(now)
 			return nil
 		})
+	case !tr.Running && (watched || tr.begun()):
+		return Check{OnTrial: true, Reason: "the program on trial is not running"}, nil
 	case left > 0:
 		return Check{OnTrial: true, Left: left}, nil
 	}
 	return t.endByTick(r, tr.candidateIs(there.SHA256))
 }
+
+// begun reports whether anything is known of a start of the candidate.
+func (tr *trial) begun() bool { return tr.Started > 0 || tr.Refunds > 0 || len(tr.Failures) > 0 }
 
 // endByTick goes back. The program that runs has to make way.
 func (t *target) endByTick(r record, candidate bool) (Check, error) {

@@ -49,6 +49,9 @@ func (u *Updater) Plan(ctx context.Context, rel Release) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
+	if r.Phase == phaseTrial {
+		return u.planOnTrial(rel, asset)
+	}
 	d, err := u.decide(ctx, rel, asset, r)
 	if err != nil {
 		return Plan{}, err
@@ -72,6 +75,18 @@ func (u *Updater) Plan(ctx context.Context, rel Release) (Plan, error) {
 	}
 	p.Size = size
 	return p, failed("download", d.asset.URL, b.Close())
+}
+
+// planOnTrial is for a target with a program on trial: that one, or none.
+func (u *Updater) planOnTrial(rel Release, asset Asset) (Plan, error) {
+	r, ok := u.unchanged(rel)
+	if !ok {
+		return Plan{}, failed("check record", u.target.record(), ErrOnTrial)
+	}
+	return Plan{
+		Action: NothingToDo, Reason: "the program at the target is the one asked for, and on trial",
+		Version: rel.Version, Current: r.Current.Version, Asset: asset.Name, URL: asset.URL,
+	}, nil
 }
 
 // decision is what decide found out.

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/metal-stack/selfreconcile/checksum"
 )
 
 // What happens before and around a start of the program: docs/design.md, "Trial".
@@ -108,7 +110,7 @@ func (t *target) beginStable(r record, pre bool) (Start, error) {
 		return Start{}, failed("read target", t.target, err)
 	}
 	err = t.change(func(r *record) error {
-		r.PendingRestart = r.PendingRestart && !pre // it is being restarted
+		r.PendingRestart = false // it is being restarted
 		if t.holds(r.Current) {
 			return nil
 		}
@@ -295,7 +297,7 @@ func (t *target) redo(r record, missing bool, s Start) (Start, error) {
 		_, back = t.restore(r.Trial.Fallback)
 	}
 	if isErr(err, ErrDamaged) {
-		s, derr := t.abandon(r, "the new program is damaged on disk")
+		s, derr := t.abandon(r, "a program is damaged on disk")
 		return s, errors.Join(err, back, derr)
 	}
 	if r.Current != nil {
@@ -307,8 +309,19 @@ func (t *target) redo(r record, missing bool, s Start) (Start, error) {
 // rearm makes the way back again, from the slot: somebody may just be replacing the target.
 func (t *target) rearm(r record, missing bool) error {
 	slot := t.slot(r.Trial.Fallback)
-	if !missing && !t.intact(r.Trial.Fallback) {
-		if err := t.linkOver(t.target, slot); err != nil {
+	if !t.intact(r.Trial.Fallback) {
+		other := t.target
+		if missing {
+			other = t.rollback
+		}
+		got, err := t.hash(other, checksum.SHA256)
+		if err == nil && !got.Equal(r.Trial.Fallback) {
+			err = ErrDamaged
+		}
+		if err == nil {
+			err = t.linkOver(other, slot)
+		}
+		if err != nil {
 			return failed("keep old program", slot, err)
 		}
 	}

@@ -322,3 +322,41 @@ func TestQuiet(t *testing.T) {
 		assert.False(t, isQuiet(data[:i]))
 	}
 }
+
+// A tick says nothing about a program that is not running.
+func TestTickNotRunning(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		do    func(m *machine)
+		stays bool
+	}{
+		{"not started yet, with a helper", func(m *machine) {
+			_, err := m.helper().Tick(t.Context())
+			require.NoError(t, err)
+			m.helper().target.seen(helperMark)
+		}, true},
+		{"stopped orderly", func(m *machine) {
+			m.pre()
+			require.NoError(t, m.helper().Post(t.Context(), Ending{Orderly: true}))
+		}, true},
+		{"running", func(m *machine) { m.pre() }, false},
+		{"nothing known, without a helper", func(*machine) {}, false},
+		{"down with the machine, without a helper", func(m *machine) {
+			m.begin()
+			m.clock.boot = "boot2"
+			_, err := m.helper().Tick(t.Context())
+			require.NoError(t, err)
+		}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := trialMachine(t)
+			tt.do(m)
+			m.clock.pass(time.Hour)
+			c, err := m.helper().Tick(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, tt.stays, c.OnTrial)
+			assert.Equal(t, !tt.stays, c.Restart)
+			assert.Equal(t, map[bool]string{true: "s2", false: "s1"}[tt.stays], m.at())
+		})
+	}
+}
