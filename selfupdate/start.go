@@ -285,7 +285,7 @@ func (t *target) redo(r record, missing bool, s Start) (Start, error) {
 	err := error(nil)
 	if !t.intact(d) {
 		err = failed("verify new program", t.slot(d), ErrDamaged)
-	} else if err = t.rearm(r, missing); err == nil {
+	} else if err = t.rearm(r, missing); err == nil || missing { // better without a way back than nothing
 		_, err = t.swap(t.slot(d))
 		err = failed("swap", t.target, err)
 	}
