@@ -190,14 +190,13 @@ func (r *record) succeed(e entry) {
 	r.stable(e)
 }
 
-// forgive forgets an inconclusive failure of e, which is good after all.
+// forgive forgets an inconclusive failure of e, which is good after all, and the
+// program that was kept to be tried again: another one was right.
 func (r *record) forgive(e entry) {
 	r.Rejected = slices.DeleteFunc(r.Rejected, func(j rejection) bool {
 		return j.Verdict == verdictInconclusive && j.is(e.SHA256)
 	})
-	if r.Spare != nil && r.Spare.SHA256.Equal(e.SHA256) {
-		r.Spare = nil
-	}
+	r.Spare = nil
 }
 
 // revert makes d current again: what is current while another one is on trial, or
