@@ -21,6 +21,7 @@ const (
 // "-v": it has to end with 0 within 10 s. It runs in a process group of its own,
 // which is killed afterwards, with whatever it started that did not leave the group;
 // it has no standard input, and of its output only the end of an error's text is kept.
+// One that was killed from outside, as at a shutdown, is held back and not rejected.
 //
 // The program is run from its staged place, not from the target's: [Updater.Begin]
 // does nothing there.
@@ -37,37 +38,50 @@ func probe(ctx context.Context, path string, args []string, timeout time.Duratio
 		out = tail{}
 		cmd := exec.CommandContext(within, path, args...)
 		cmd.Stdout, cmd.Stderr = &out, &out
-		cmd.WaitDelay = time.Second // a child of it may hold the output open
+		cmd.WaitDelay = time.Second // a child that left the group may hold the output open
 		isolate(cmd)
-		err = cmd.Run()
-		killGroup(cmd)
+		err = runGroup(cmd)
 		if !isErr(err, textBusy) { // golang/go#22315: a fork of this process holds it open
 			break
 		}
-		time.Sleep(50 * time.Millisecond)
+		if sleep(within, 50*time.Millisecond) != nil {
+			break
+		}
 	}
 	switch {
 	case err == nil:
+		return nil
+	case errors.Is(err, exec.ErrWaitDelay): // it ended well itself
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case within.Err() != nil:
 		return fmt.Errorf("%s did not end within %v: %w%s", strings.Join(append([]string{"the program"}, args...), " "), timeout, context.DeadlineExceeded, out.text())
-	case errors.Is(err, exec.ErrWaitDelay): // it ended well itself
-		return nil
 	}
-	return fmt.Errorf("%w%s", notExecuted(err), out.text())
+	return fmt.Errorf("%w%s", blame(err), out.text())
 }
 
-// notExecuted gives what this machine refuses, whatever the program, its class.
-func notExecuted(err error) error {
+// errEnded marks a probe that somebody killed: at a shutdown the whole control group
+// gets the signal, the probe perhaps before this process; or memory was short. That
+// says nothing about the program.
+var errEnded = errors.New("ended from outside")
+
+// blame tells what the program did from what this machine did to it, which gets
+// the class Local or errEnded.
+func blame(err error) error {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
+		if endedOutside(exit) {
+			return fmt.Errorf("%w: %w", errEnded, err)
+		}
 		return err
 	}
-	for _, local := range []error{fs.ErrPermission, syscall.ENOMEM, syscall.EAGAIN, syscall.EMFILE, syscall.ENFILE} {
+	if errors.Is(err, fs.ErrPermission) {
+		return &localError{sentinel: ErrPermission, advice: "programs can't be run from the target's directory: is it mounted noexec?", cause: err}
+	}
+	for _, local := range []error{textBusy, syscall.ENOMEM, syscall.EAGAIN, syscall.EMFILE, syscall.ENFILE, syscall.EIO} {
 		if errors.Is(err, local) {
-			return &localError{sentinel: ErrPermission, advice: "programs can't be run from the target's directory: is it mounted noexec?", cause: err}
+			return &localError{cause: err}
 		}
 	}
 	return err

@@ -51,7 +51,7 @@ func (r *record) refusal(d decision) *refusal {
 func (u *Updater) heldBack(r record, d decision) error {
 	f := r.refusal(d)
 	sys := u.target.sys
-	if f == nil || u.cfg.Refresh || f.BootID == "" || f.BootID != sys.boot() {
+	if f == nil || d.have != nil || u.cfg.Refresh || f.BootID == "" || f.BootID != sys.boot() {
 		return nil
 	}
 	left := f.backoff() - (sys.mono() - time.Duration(f.Mono))
@@ -83,7 +83,7 @@ func (u *Updater) refused(ctx context.Context, rel Release, seen record, d decis
 		if r.Phase != phaseStable {
 			return nil
 		}
-		if isErr(err, ErrProbe) {
+		if isErr(err, ErrProbe) && !isErr(err, errEnded) {
 			j := rejection{SHA256: s.sha256, Published: s.published, Version: rel.Version, Class: classExec, Verdict: verdictGuilty, Reason: reason}
 			if isErr(err, context.DeadlineExceeded) {
 				j.Class = classHang
