@@ -3,6 +3,7 @@ module github.com/metal-stack/selfreconcile/examples/firewall-controller
 go 1.26.0
 
 require (
+	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/metal-stack/selfreconcile v0.0.0
 	github.com/stretchr/testify v1.12.1
 	sigs.k8s.io/yaml v1.6.0

@@ -4,7 +4,11 @@
 //
 // When its file was replaced it ends with 0, and the service manager starts the new
 // one; with --exec it turns into the new one itself. A failed update is told and
-// tried again, and stops nothing.
+// tried again, and stops nothing. A new version is on trial until it has worked for
+// a while; when it does not get there it ends with 3, and the version before runs.
+//
+// Exit codes: 0 told to stop, or another program is to be started; 1 an error; 2
+// wrong arguments; 3 the trial of this version is over.
 package main
 
 import (
@@ -15,10 +19,12 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/exec"
 	"os/signal"
+	"runtime"
 	"syscall"
 	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
 
 	"github.com/metal-stack/selfreconcile/examples/firewall-controller/internal/controller"
 	"github.com/metal-stack/selfreconcile/examples/firewall-controller/internal/firewall"
@@ -29,10 +35,18 @@ import (
 // version is set by -ldflags "-X main.version=v2.5.0".
 var version = "dev"
 
+const (
+	exitExpired = 3
+	grace       = 10 * time.Second          // for the controller to end
+	canTry      = runtime.GOOS != "windows" // see selfupdate.Trial
+)
+
 type options struct {
 	store     firewall.File
 	target    string
 	interval  time.Duration
+	soak      time.Duration
+	trial     selfupdate.Trial
 	allowHTTP bool
 	exec      bool
 	verbose   bool
@@ -50,7 +64,9 @@ func main() {
 		fmt.Println(version)
 		return
 	}
-	if err := run(opts); err != nil {
+	if err := run(opts); errors.Is(err, selfupdate.ErrExpired) {
+		os.Exit(exitExpired)
+	} else if err != nil {
 		fmt.Fprintln(os.Stderr, "firewall-controller:", err)
 		os.Exit(1)
 	}
@@ -64,6 +80,9 @@ func parse(args []string, out io.Writer) (options, error) {
 	f.StringVar(&o.store.StatusPath, "status", "status.yaml", "`file` for the status, written after each reconcile; \"\" is none")
 	f.StringVar(&o.store.EventsPath, "events", "events.jsonl", "`file` that events are appended to; \"\" is none")
 	f.DurationVar(&o.interval, "interval", 3*time.Minute, "between two reconciles; a changed spec is seen at once")
+	f.DurationVar(&o.soak, "soak", time.Minute, "how long a program has to work, over at least two reconciles, before it is confirmed")
+	f.IntVar(&o.trial.Starts, "trial-starts", selfupdate.DefaultStarts, "how often a new version may be started without confirming itself")
+	f.DurationVar(&o.trial.Deadline, "trial-deadline", selfupdate.DefaultDeadline, "for a new version to confirm itself, from each start; longer than an outage that should not end a trial")
 	f.StringVar(&o.target, "target", "", "`path` of the program file to replace; \"\" is the own one")
 	f.BoolVar(&o.allowHTTP, "allow-http", false, "accept a controllerURL without TLS (for demonstrations)")
 	f.BoolVar(&o.exec, "exec", false, "turn into the new version instead of ending for the service manager to start it")
@@ -78,6 +97,10 @@ func parse(args []string, out io.Writer) (options, error) {
 		err = fmt.Errorf("no arguments are expected: %q", f.Args())
 	case o.interval <= 0:
 		err = errors.New("the interval must be positive")
+	case o.soak < 0:
+		err = errors.New("a negative --soak")
+	case !controller.CanProve(o.interval, o.soak, o.trial.Deadline):
+		err = errors.New("no version could confirm itself: --trial-deadline is too short for --soak and --interval")
 	case o.exec && !canExec:
 		err = errors.New("--exec is not possible on this system")
 	}
@@ -88,62 +111,148 @@ func parse(args []string, out io.Writer) (options, error) {
 }
 
 func run(o options) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	level := slog.LevelInfo
 	if o.verbose {
 		level = slog.LevelDebug
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
-	target := ""
-	newUpdater := func() (*selfupdate.Updater, error) {
-		u, err := selfupdate.New(config(o, log))
-		if err == nil {
-			target = u.Target()
-		}
-		return u, err
+	p := &program{options: o, log: log}
+	start := p.begin() // before anything that can fail: so that a version that does is left
+	if start.Restart {
+		log.Warn("this is not the version to run", "reason", start.Reason)
+		return p.leave()
 	}
-	source := httpsource.New(httpsource.Options{AllowHTTP: o.allowHTTP, UserAgent: "firewall-controller/" + version, Log: log})
-	leave := controller.New(controller.Config{
-		Store:    &o.store,
-		Version:  version,
-		Updater:  newUpdater,
-		Release:  source.URL,
-		Interval: o.interval,
-		Patience: 10 * time.Second,
-		Log:      log,
-	}).Run(ctx)
+	stopped, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	ctx, end := context.WithCancelCause(stopped)
+	defer end(nil)
+	if p.updater != nil {
+		go guard(ctx, p.updater, log, end)
+	}
+	notify(log, daemon.SdNotifyReady) // it runs; whether the API answers is no reason to be restarted
+	replaced := p.controller(start).Run(ctx)
+	notify(log, daemon.SdNotifyStopping)
 	switch {
-	case !leave:
-		log.Info("told to stop")
-	case o.exec:
-		log.Info("turning into the new program", "path", target)
-		return turnInto(target)
-	default:
-		log.Info("leaving for the new program to be started")
+	case replaced:
+		return p.leave()
+	case errors.Is(context.Cause(ctx), selfupdate.ErrExpired):
+		if o.exec {
+			return p.leave()
+		}
+		return selfupdate.ErrExpired
 	}
+	log.Info("told to stop")
+	p.stopped()
 	return nil
+}
+
+// program is this process's view of its own file.
+type program struct {
+	options
+	log     *slog.Logger
+	updater *selfupdate.Updater // nil until there is one
+}
+
+func (p *program) ready() (*selfupdate.Updater, error) {
+	if p.updater == nil {
+		u, err := selfupdate.New(config(p.options, p.log))
+		if err != nil {
+			return nil, err
+		}
+		p.updater = u
+	}
+	return p.updater, nil
+}
+
+// begin counts this start while the version is on trial. Whatever goes wrong, the
+// controller starts.
+func (p *program) begin() selfupdate.Start {
+	u, err := p.ready()
+	if err != nil || !canTry {
+		return selfupdate.Start{}
+	}
+	start, err := u.Begin(context.Background())
+	if err != nil {
+		p.log.Warn("the start could not be recorded as it should", "error", err)
+	}
+	return start
+}
+
+// guard ends the controller when the time for this version is over.
+func guard(ctx context.Context, u *selfupdate.Updater, log *slog.Logger, end context.CancelCauseFunc) {
+	if err := u.Guard(ctx); !errors.Is(err, selfupdate.ErrExpired) {
+		return
+	}
+	log.Warn("the trial is over: leaving, so that the version before can run")
+	end(selfupdate.ErrExpired)
+	time.Sleep(grace)
+	os.Exit(exitExpired) // a controller that hangs has no say in this
+}
+
+func (p *program) controller(start selfupdate.Start) *controller.Controller {
+	source := httpsource.New(httpsource.Options{AllowHTTP: p.allowHTTP, UserAgent: "firewall-controller/" + version, Log: p.log})
+	watchdog, err := daemon.SdWatchdogEnabled(false)
+	if err != nil {
+		p.log.Warn("no watchdog", "error", err)
+	}
+	return controller.New(controller.Config{
+		Store:      &p.store,
+		Version:    version,
+		Updater:    p.ready,
+		Start:      start,
+		Trials:     canTry,
+		Release:    source.URL,
+		Interval:   p.interval,
+		Patience:   10 * time.Second,
+		Soak:       p.soak,
+		Log:        p.log,
+		Alive:      func() { notify(p.log, daemon.SdNotifyWatchdog) },
+		AliveEvery: watchdog / 2,
+	})
+}
+
+// leave makes way for the program that is at the target now.
+func (p *program) leave() error {
+	if p.exec {
+		p.log.Info("turning into the new program", "path", p.updater.Target())
+		return turnInto(p.updater.Target())
+	}
+	p.log.Info("leaving for the new program to be started")
+	return nil
+}
+
+// stopped takes this start back when nobody else does: an orderly stop says nothing
+// about a version. Where selfupdate-guard runs, its post does.
+func (p *program) stopped() {
+	if p.updater == nil {
+		return
+	}
+	if st, err := p.updater.Status(); err != nil || st.Protection != "no-helper" {
+		return
+	}
+	if err := p.updater.Stopped(context.Background()); err != nil {
+		p.log.Warn("the stop could not be recorded", "error", err)
+	}
+}
+
+// notify tells systemd; without one that is nothing.
+func notify(log *slog.Logger, state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		log.Warn("the service manager can't be told", "state", state, "error", err)
+	}
 }
 
 // config is the whole of the self-update's configuration.
 func config(o options, log *slog.Logger) selfupdate.Config {
-	return selfupdate.Config{
+	c := selfupdate.Config{
 		Target:  o.target,
 		Current: version,
 		Trust:   selfupdate.UnsignedChecksum("firewall-controller's releases are not signed yet: the sum comes from the program's own host"),
-		Probe:   probe,
+		Probe:   selfupdate.RunProbe("-v"),
 		Log:     log,
 	}
-}
-
-// probe runs the staged program: one that can't even say its version is not installed.
-func probe(ctx context.Context, path string) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, path, "-v")
-	cmd.WaitDelay = time.Second
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("-v: %w (%.200q)", err, out)
+	if canTry {
+		c.Trial = &o.trial
 	}
-	return nil
+	return c
 }

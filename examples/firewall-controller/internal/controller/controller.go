@@ -1,5 +1,6 @@
 // Package controller is the reconcile loop: the program itself first, then the rest
-// of the work, then the status.
+// of the work, then the status; and, at the end of a good one, the word that the
+// program works.
 package controller
 
 import (
@@ -12,7 +13,7 @@ import (
 	"github.com/metal-stack/selfreconcile/selfupdate"
 )
 
-// Config is what a [Controller] needs. All fields are required.
+// Config is what a [Controller] needs. All fields are required but the last two.
 type Config struct {
 	Store   firewall.Store
 	Version string // of this process
@@ -21,12 +22,23 @@ type Config struct {
 	// controller: it is asked again at the next reconcile, until it has one.
 	Updater func() (*selfupdate.Updater, error)
 
+	// Trials says that new versions are on trial here, and Start what Updater.Begin
+	// said of this one.
+	Trials bool
+	Start  selfupdate.Start
+
 	// Release returns the release of that version at the URL, without a request.
 	Release func(version, url string) (selfupdate.Release, error)
 
 	Interval time.Duration // between two reconciles, unless the spec changes
 	Patience time.Duration // how long the rest of the work waits for an update
+	Soak     time.Duration // how long a program has to work until it is confirmed
 	Log      *slog.Logger
+
+	// Alive is called by the loop itself, every AliveEvery and before each reconcile:
+	// it is not when the loop hangs. 0: never.
+	Alive      func()
+	AliveEvery time.Duration
 }
 
 // Controller brings one firewall to its spec, again and again.
@@ -38,12 +50,14 @@ type Controller struct {
 	reconciles int
 	rules      int                  // in force
 	said       map[notice]time.Time // events of this process
-	found      *selfupdate.Status   // what was known of the program at the start
+	news       []news               // events that are still to be written
+	health     health
+	onTrial    bool // the program of this process, and it is not confirmed yet
 }
 
 // New returns a Controller that has not done anything yet.
 func New(cfg Config) *Controller {
-	return &Controller{cfg: cfg, said: map[notice]time.Time{}}
+	return &Controller{cfg: cfg, said: map[notice]time.Time{}, health: health{soak: cfg.Soak}, onTrial: cfg.Start.OnTrial}
 }
 
 // Run reconciles until ctx ends, and then returns false, or until another program
@@ -57,41 +71,80 @@ func (c *Controller) Run(ctx context.Context) (leave bool) {
 	}()
 	changes := c.cfg.Store.Changes(ctx) // before the first look at the spec: no change is missed
 	c.hello()
-	tick := time.NewTicker(c.cfg.Interval)
+	tick := time.NewTicker(c.pace())
 	defer tick.Stop()
+	alive := make(<-chan time.Time)
+	if c.cfg.AliveEvery > 0 {
+		t := time.NewTicker(c.cfg.AliveEvery)
+		defer t.Stop()
+		alive = t.C
+	}
 	for {
+		c.alive()
 		if c.reconcile(ctx) {
 			return true
 		}
-		tick.Reset(c.cfg.Interval) // whatever the reason for this one was
+		tick.Reset(c.pace()) // whatever the reason for this one was
+		if !c.wait(ctx, changes, tick.C, alive) {
+			return false
+		}
+	}
+}
+
+// wait returns when there is a reason to reconcile, or with false at the end of ctx.
+func (c *Controller) wait(ctx context.Context, changes <-chan struct{}, tick, alive <-chan time.Time) bool {
+	for {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-changes:
 			c.cfg.Log.Info("the spec has changed")
 		case <-c.flight.landed():
-		case <-tick.C:
+		case <-tick:
+		case <-alive:
+			c.alive()
+			continue
 		}
+		return true
 	}
+}
+
+func (c *Controller) alive() {
+	if c.cfg.AliveEvery > 0 {
+		c.cfg.Alive()
+	}
+}
+
+// pace is the time to the next reconcile. A program that has not proved itself yet
+// is in a hurry: the time of a trial is limited.
+func (c *Controller) pace() time.Duration {
+	if c.health.proven {
+		return c.cfg.Interval
+	}
+	return min(c.cfg.Interval, unsure)
 }
 
 // hello logs which version this is and where the program was before.
 func (c *Controller) hello() {
 	log := c.cfg.Log.With("version", c.cfg.Version)
+	if s := c.cfg.Start; s.OnTrial {
+		c.tell(firewall.OnTrial, onTrial(c.cfg.Version, s))
+	}
 	u, err := c.ready()
 	if err != nil {
 		log.Warn("starting; no update is possible", "error", err)
 		return
 	}
-	// A later stage of the module counts this start here, and goes back after too many.
 	st, err := u.Status()
 	if err != nil {
 		log.Warn("starting; the record can't be read", "target", u.Target(), "error", err)
 		return
 	}
-	c.found = &st
-	if len(st.Previous) > 0 {
-		log = log.With("previous", previous(st))
+	if st.Last != nil && st.Last.Outcome == string(selfupdate.RolledBack) {
+		c.tell(firewall.RolledBack, rolledBack(c.cfg.Version, st))
+	}
+	if p := previous(st); p != "" {
+		log = log.With("previous", p)
 	}
 	if l := last(st); l != "" {
 		log = log.With("last", l)
@@ -113,8 +166,33 @@ func (c *Controller) reconcile(ctx context.Context) (leave bool) {
 		return true
 	}
 	workErr := c.work() // whatever became of the update
-	c.report(ctx, up, specErr, workErr)
+	statusErr := c.report(ctx, up, specErr, workErr)
+	// The API could be read and written: that is what a new version must not lose, since
+	// without it nobody could send the next one. What the spec makes of the work is no
+	// version's fault.
+	if c.health.saw(specErr == nil && statusErr == nil, time.Now()) {
+		c.confirm(ctx, up)
+	}
 	return false
+}
+
+// confirm says that this program works. When there is nothing to confirm that costs
+// next to nothing, and it is how the record learns that the machine is well.
+func (c *Controller) confirm(ctx context.Context, up outcome) {
+	u, err := c.ready()
+	if err != nil || !c.cfg.Trials {
+		return
+	}
+	if err := u.Confirm(ctx); err != nil {
+		c.cfg.Log.Warn("the program can't be confirmed", "error", err) // the next reconcile tries again
+		return
+	}
+	if !c.onTrial {
+		return
+	}
+	c.onTrial = false
+	c.tell(firewall.Confirmed, c.cfg.Version+" is confirmed: from now on nothing goes back by itself")
+	c.report(ctx, up, nil, nil)
 }
 
 // look reads the spec. One that can't be used leaves the old one in force.

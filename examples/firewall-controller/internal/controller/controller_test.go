@@ -30,9 +30,15 @@ type memory struct {
 	changes chan struct{}
 	status  []firewall.Status
 	events  []firewall.Event
+
+	statusErr, emitErr error
+	hangs              bool // Spec does, until it is given up
 }
 
-func (m *memory) Spec(context.Context) (firewall.Spec, error) {
+func (m *memory) Spec(ctx context.Context) (firewall.Spec, error) {
+	if m.hangs {
+		<-ctx.Done()
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.spec, m.specErr
@@ -49,6 +55,9 @@ func (m *memory) Changes(context.Context) <-chan struct{} { return m.changes }
 func (m *memory) SetStatus(_ context.Context, s firewall.Status) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.statusErr != nil {
+		return m.statusErr
+	}
 	m.status = append(m.status, s)
 	return nil
 }
@@ -56,6 +65,9 @@ func (m *memory) SetStatus(_ context.Context, s firewall.Status) error {
 func (m *memory) Emit(_ context.Context, e firewall.Event) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.emitErr != nil {
+		return m.emitErr
+	}
 	m.events = append(m.events, e)
 	return nil
 }
@@ -87,7 +99,11 @@ type server struct {
 	err      error             // of every request
 	stalls   bool              // every request hangs until it is given up
 	requests int
+	opened   map[string]int // by name
 }
+
+// downloads is how often one was asked for.
+func (s *server) downloads() int { return s.opened["firewall-controller"] }
 
 func (s *server) release(version, url string) (selfupdate.Release, error) {
 	if url == "" || strings.HasPrefix(url, "bad") {
@@ -95,7 +111,7 @@ func (s *server) release(version, url string) (selfupdate.Release, error) {
 	}
 	asset := func(name, content string) selfupdate.Asset {
 		return selfupdate.Asset{Name: name, URL: url, Size: -1, Open: func(ctx context.Context, _ selfupdate.Position) (selfupdate.Body, error) {
-			return s.open(ctx, content)
+			return s.open(ctx, name, content)
 		}}
 	}
 	s.mu.Lock()
@@ -111,9 +127,10 @@ func (s *server) release(version, url string) (selfupdate.Release, error) {
 	}, nil
 }
 
-func (s *server) open(ctx context.Context, content string) (selfupdate.Body, error) {
+func (s *server) open(ctx context.Context, name, content string) (selfupdate.Body, error) {
 	s.mu.Lock()
 	s.requests++
+	s.opened[name]++
 	err, stalls := s.err, s.stalls
 	s.mu.Unlock()
 	if stalls {
@@ -138,7 +155,7 @@ func newScene(t *testing.T) *scene {
 	dir := t.TempDir()
 	s := &scene{
 		store:  &memory{changes: make(chan struct{}, 1)},
-		server: &server{programs: map[string]string{"v1": "one", "v2": "two", "v3": "three"}, sums: map[string]string{}},
+		server: &server{programs: map[string]string{"v1": "one", "v2": "two", "v3": "three"}, sums: map[string]string{}, opened: map[string]int{}},
 		target: filepath.Join(dir, "bin", "firewall-controller"),
 		rules:  filepath.Join(dir, "rules"),
 		log:    &bytes.Buffer{},

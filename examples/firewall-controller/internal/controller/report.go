@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"os"
 	"time"
@@ -20,13 +21,24 @@ type notice struct {
 	version string // desired
 }
 
-// report tells what a reconcile has come to: events, log, status. That one of them
-// can't be written is logged; it stops nothing.
-func (c *Controller) report(ctx context.Context, up outcome, specErr, workErr error) {
-	if c.found != nil && c.found.Last != nil && c.found.Last.Outcome == string(selfupdate.RolledBack) {
-		c.emit(ctx, firewall.RolledBack, c.cfg.Version+" is back ("+last(*c.found)+")")
+// news is an event that is said once a process.
+type news struct {
+	reason  firewall.Reason
+	message string
+}
+
+// tell has an event written with the next report that can.
+func (c *Controller) tell(reason firewall.Reason, message string) {
+	c.log(reason, message)
+	c.news = append(c.news, news{reason, message})
+}
+
+// report tells what a reconcile has come to: events, log, status. It returns an
+// error when the status can't be written, which stops nothing.
+func (c *Controller) report(ctx context.Context, up outcome, specErr, workErr error) error {
+	for len(c.news) > 0 && c.send(ctx, c.news[0].reason, c.news[0].message) {
+		c.news = c.news[1:]
 	}
-	c.found = nil
 	holds := map[firewall.Reason]bool{firewall.SpecInvalid: specErr != nil, firewall.WorkFailed: workErr != nil}
 	holds[up.reason] = true
 	if c.flight == nil {
@@ -45,33 +57,48 @@ func (c *Controller) report(ctx context.Context, up outcome, specErr, workErr er
 			message = join(message, p.err.Error())
 		}
 	}
-	if err := c.cfg.Store.SetStatus(ctx, c.status(up, message)); err != nil {
+	err := c.cfg.Store.SetStatus(ctx, c.status(up, message))
+	if err != nil {
 		c.cfg.Log.Error("the status can't be written", "error", err)
 	}
 	c.cfg.Log.Debug("reconciled", "reconcile", c.reconciles, "rules", c.rules)
+	return err
 }
 
 // emit logs each time and makes an event once, until something else is the case
 // or an hour has gone by.
 func (c *Controller) emit(ctx context.Context, reason firewall.Reason, message string) {
-	kind, log := "Normal", c.cfg.Log.Info
-	if reason.Warning() {
-		kind, log = "Warning", c.cfg.Log.Warn
-	}
-	log(message, "event", reason)
+	c.log(reason, message)
 	n := notice{reason, c.desired().version}
 	now := time.Now()
 	if t, ok := c.said[n]; ok && now.Sub(t) < again {
 		return
 	}
+	if c.send(ctx, reason, message) {
+		c.said[n] = now
+	}
+}
+
+func (c *Controller) log(reason firewall.Reason, message string) {
+	log := c.cfg.Log.Info
+	if reason.Warning() {
+		log = c.cfg.Log.Warn
+	}
+	log(message, "event", reason)
+}
+
+func (c *Controller) send(ctx context.Context, reason firewall.Reason, message string) bool {
+	kind := "Normal"
+	if reason.Warning() {
+		kind = "Warning"
+	}
 	err := c.cfg.Store.Emit(ctx, firewall.Event{
-		Time: now.UTC(), Type: kind, Reason: reason, Message: message, Version: c.cfg.Version, PID: os.Getpid(),
+		Time: time.Now().UTC(), Type: kind, Reason: reason, Message: message, Version: c.cfg.Version, PID: os.Getpid(),
 	})
 	if err != nil {
 		c.cfg.Log.Error("the event can't be written", "event", reason, "error", err)
-		return
 	}
-	c.said[n] = now
+	return err == nil
 }
 
 func (c *Controller) status(up outcome, message string) firewall.Status {
@@ -96,30 +123,70 @@ func (c *Controller) status(up outcome, message string) firewall.Status {
 	}
 	s.LastVersion, s.LastOutcome = previous(st), last(st)
 	s.Protection, s.RestartNeeded = st.Protection, st.RestartNeeded
-	if st.Current != nil && !st.RestartNeeded {
-		s.ActualSHA256 = st.Current.SHA256.Hex()
+	if there := installed(st); there != nil {
+		if !st.RestartNeeded {
+			s.ActualSHA256 = there.SHA256.Hex()
+		}
+		if !up.leave && there.Version == s.NextVersion {
+			s.NextVersion = "" // "latest", say, which the program calls otherwise
+		}
 	}
-	if st.Current != nil && !up.leave && st.Current.Version == s.NextVersion {
-		s.NextVersion = "" // "latest", say, which the program calls otherwise
+	if tr := st.Trial; tr != nil {
+		s.Trial = &firewall.Trial{
+			Version: tr.Candidate.Version, Starts: fmt.Sprintf("%d of %d", tr.Started, tr.Max), Deadline: tr.Deadline.String(),
+			Failures: tr.Failures, Rollback: "selfupdate rollback --target " + st.Target,
+		}
 	}
 	for _, j := range st.Rejected {
 		s.Rejected = append(s.Rejected, firewall.Rejected{
-			Version: j.Version, SHA256: j.SHA256.Hex(), Reason: j.Reason,
+			Version: j.Version, SHA256: j.SHA256.Hex(), Class: j.Class, Verdict: j.Verdict, Reason: j.Reason,
 			Clear: "selfupdate clear --target " + st.Target + " " + j.SHA256.String(),
 		})
 	}
 	return s
 }
 
+// installed is the program at the target.
+func installed(st selfupdate.Status) *selfupdate.Program {
+	if st.Trial != nil && st.Trial.AtTarget {
+		return &st.Trial.Candidate
+	}
+	return st.Current
+}
+
 // previous is the version that a roll back would bring.
 func previous(st selfupdate.Status) string {
-	if len(st.Previous) == 0 {
+	var p selfupdate.Program
+	switch {
+	case st.Trial != nil && st.Trial.AtTarget && st.Current != nil:
+		p = *st.Current
+	case len(st.Previous) > 0:
+		p = st.Previous[0]
+	default:
 		return ""
 	}
-	if v := st.Previous[0].Version; v != "" {
-		return v
+	if p.Version != "" {
+		return p.Version
 	}
-	return st.Previous[0].SHA256.String()
+	return p.SHA256.String()
+}
+
+// onTrial is what a start on trial has to go.
+func onTrial(version string, s selfupdate.Start) string {
+	return fmt.Sprintf("%s is on trial: it has %v to confirm itself, and %d more starts", version, s.Deadline.Round(time.Second), s.Left)
+}
+
+// rolledBack says what was left, why, and what is thought of it.
+func rolledBack(version string, st selfupdate.Status) string {
+	message := version + " is back"
+	if n := len(st.Rejected); n > 0 && st.Rejected[n-1].Reason == st.Last.Reason {
+		j := st.Rejected[n-1]
+		message += fmt.Sprintf(" from %s: %s: %s", j.Version, j.Class, j.Verdict)
+	}
+	if st.Last.Reason != "" {
+		message += " (" + st.Last.Reason + ")"
+	}
+	return message
 }
 
 // last is the last change of the program file, in words.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/metal-stack/selfreconcile/examples/firewall-controller/internal/firewall"
@@ -63,6 +64,7 @@ func (c *Controller) self(ctx context.Context) outcome {
 	}
 	patience := time.Duration(0) // only the reconcile that starts an update waits for it
 	if c.flight == nil {
+		c.retry(ctx, u)
 		if o, over := c.settled(u, want); over {
 			return o
 		}
@@ -97,6 +99,21 @@ func (c *Controller) settled(u *selfupdate.Updater, want wanted) (outcome, bool)
 	return outcome{}, false
 }
 
+// retry lifts all rejections once for each new value of the resource's retry
+// annotation; the record remembers the last one.
+func (c *Controller) retry(ctx context.Context, u *selfupdate.Updater) {
+	if c.spec == nil || c.spec.Retry == "" {
+		return
+	}
+	cleared, err := u.Clear(ctx, selfupdate.ClearOptions{All: true, Token: c.spec.Retry})
+	if err != nil {
+		c.cfg.Log.Warn("the rejections can't be lifted", "retry", c.spec.Retry, "error", err)
+	}
+	for _, j := range cleared {
+		c.tell(firewall.Allowed, j.Version+" may be installed again: "+c.spec.Retry)
+	}
+}
+
 // take starts an update.
 func (c *Controller) take(ctx context.Context, u *selfupdate.Updater, want wanted) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -116,7 +133,12 @@ func (c *Controller) update(ctx context.Context, u *selfupdate.Updater, want wan
 		return outcome{reason: firewall.SpecInvalid, message: "spec.controllerURL: " + err.Error()}
 	}
 	res, err := u.Apply(ctx, rel)
-	if err != nil {
+	switch {
+	case errors.Is(err, selfupdate.ErrOnTrial):
+		return outcome{message: want.version + " has to wait for the end of the trial"}
+	case errors.Is(err, selfupdate.ErrRejected) && pending(u, want.version):
+		return outcome{reason: firewall.UpdateHeldBack, message: err.Error()}
+	case err != nil:
 		return failure(err)
 	}
 	if res.Outcome == selfupdate.Updated {
@@ -128,20 +150,32 @@ func (c *Controller) update(ctx context.Context, u *selfupdate.Updater, want wan
 	return outcome{current: true}
 }
 
+// pending reports whether the version failed, and nobody knows yet whose fault it was.
+func pending(u *selfupdate.Updater, version string) bool {
+	st, err := u.Status()
+	return err == nil && slices.ContainsFunc(st.Rejected, func(j selfupdate.Rejection) bool {
+		return j.Version == version && j.Verdict == "pending"
+	})
+}
+
 func updated(res selfupdate.Result) string {
 	from := res.Previous
 	if from == "" {
 		from = "another file of that name"
 	}
-	return fmt.Sprintf("%s is installed in place of %s, %s", res.Version, from, res.SHA256)
+	message := fmt.Sprintf("%s is installed in place of %s, %s", res.Version, from, res.SHA256)
+	if res.OnTrial {
+		message += ", on trial"
+	}
+	return message
 }
 
 // replaced is what somebody else did to the program file: an operator who went
 // back, or another updater.
 func replaced(st selfupdate.Status) outcome {
 	message := "the program file was replaced"
-	if st.Current != nil && st.Current.Version != "" {
-		message += " by " + st.Current.Version
+	if p := installed(st); p != nil && p.Version != "" {
+		message += " by " + p.Version
 	}
 	if l := last(st); l != "" {
 		message += " (" + l + ")"
@@ -155,6 +189,8 @@ func failure(err error) outcome {
 	switch class := selfupdate.ClassOf(err); {
 	case errors.Is(err, selfupdate.ErrRejected):
 		o.reason = firewall.UpdateRejected
+	case errors.Is(err, selfupdate.ErrHeldBack):
+		o.reason = firewall.UpdateHeldBack
 	case class == selfupdate.Temporary:
 		o.reason = firewall.UpdateFailedTemporary
 	case class == selfupdate.Local || class == 0:

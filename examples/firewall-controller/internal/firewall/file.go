@@ -29,10 +29,22 @@ type File struct {
 
 // manifest is the spec file: the resource as kubectl would apply it.
 type manifest struct {
-	APIVersion string         `json:"apiVersion,omitempty"`
-	Kind       string         `json:"kind,omitempty"`
-	Metadata   map[string]any `json:"metadata,omitempty"`
-	Spec       *Spec          `json:"spec"`
+	APIVersion string   `json:"apiVersion,omitempty"`
+	Kind       string   `json:"kind,omitempty"`
+	Metadata   metadata `json:"metadata,omitempty"`
+	Spec       *Spec    `json:"spec"`
+}
+
+// metadata is what matters of it; whatever else is there does not.
+type metadata struct{ annotations map[string]string }
+
+func (m *metadata) UnmarshalJSON(b []byte) error {
+	var known struct {
+		Annotations map[string]string `json:"annotations"`
+	}
+	err := json.Unmarshal(b, &known)
+	m.annotations = known.Annotations
+	return err
 }
 
 // Spec implements [Store]. An unknown key is an error: a mistyped controllerVersion
@@ -53,6 +65,7 @@ func parse(data []byte) (Spec, error) {
 	if m.Spec == nil {
 		return Spec{}, errors.New("malformed spec: no key spec")
 	}
+	m.Spec.Retry = m.Metadata.annotations[RetryAnnotation]
 	return *m.Spec, nil
 }
 

@@ -20,6 +20,10 @@ type Spec struct {
 	// ".sha256" behind it. Empty: the controller stays what it is.
 	ControllerURL string `json:"controllerURL,omitempty"`
 
+	// Retry is the annotation [RetryAnnotation] of the resource: a new value lifts
+	// what was rejected, once.
+	Retry string `json:"-"`
+
 	// EgressRules and IPv4RuleFile stand for the rest of the work.
 	EgressRules  []EgressRule `json:"egressRules,omitempty"`
 	IPv4RuleFile string       `json:"ipv4RuleFile,omitempty"` // where the rules go; empty: nowhere
@@ -30,6 +34,9 @@ type EgressRule struct {
 	NetworkID string   `json:"networkID"`
 	IPs       []string `json:"ips"`
 }
+
+// RetryAnnotation is set by an operator who wants a rejected version tried again.
+const RetryAnnotation = "firewall.metal-stack.io/controller-retry"
 
 // Status is written for people after each reconcile. Nothing reads it back.
 type Status struct {
@@ -43,15 +50,28 @@ type Status struct {
 	PID           int        `json:"pid"`
 	RulesInForce  int        `json:"rulesinforce"`            // of the egress rules
 	LastOutcome   string     `json:"lastoutcome,omitempty"`   // the last change of the program file
-	Rejected      []Rejected `json:"rejected,omitempty"`      // will not be installed
+	Trial         *Trial     `json:"trial,omitempty"`         // the one that goes on
+	Rejected      []Rejected `json:"rejected,omitempty"`      // versions that failed here
 	Protection    string     `json:"protection,omitempty"`    // what brings the predecessor of a broken version back
 	RestartNeeded bool       `json:"restartneeded,omitempty"` // the file is another one than the process
 }
 
-// Rejected is a version that somebody went back from.
+// Trial is how far a version is that has yet to confirm itself.
+type Trial struct {
+	Version  string   `json:"version"`
+	Starts   string   `json:"starts"`             // "1 of 3"
+	Deadline string   `json:"deadline"`           // from each start
+	Failures []string `json:"failures,omitempty"` // how earlier starts ended
+	Rollback string   `json:"rollback"`           // the command that ends it
+}
+
+// Rejected is a version that was left because it failed, or that somebody went
+// back from.
 type Rejected struct {
 	Version string `json:"version,omitempty"`
 	SHA256  string `json:"sha256"`
+	Class   string `json:"class"`   // exec, crash, hang, unhealthy or manual
+	Verdict string `json:"verdict"` // guilty and manual: not installed again; else it may be tried again
 	Reason  string `json:"reason,omitempty"`
 	Clear   string `json:"clear"` // the command that allows it again
 }
@@ -72,18 +92,28 @@ type Reason string
 // The reasons. That nothing had to be done is no event.
 const (
 	Updated               Reason = "Updated"               // another version is installed, the process ends for it
+	OnTrial               Reason = "OnTrial"               // this version has yet to confirm itself
+	Confirmed             Reason = "Confirmed"             // and has: nothing goes back by itself any more
 	UpdateFailedTemporary Reason = "UpdateFailedTemporary" // network, server, not published yet: it is tried again
 	UpdateRefused         Reason = "UpdateRefused"         // verification, format, limit: somebody has to look
 	UpdateFailedLocal     Reason = "UpdateFailedLocal"     // space, permission, lock on this machine
-	UpdateRejected        Reason = "UpdateRejected"        // the desired version was left by a roll back
-	RolledBack            Reason = "RolledBack"            // this is the version that somebody went back to
+	UpdateRejected        Reason = "UpdateRejected"        // the desired version failed here, or somebody went back from it
+	UpdateHeldBack        Reason = "UpdateHeldBack"        // it failed or was refused before, and is tried again later
+	Allowed               Reason = "Allowed"               // a rejection was lifted by the retry annotation
+	RolledBack            Reason = "RolledBack"            // this is the version that came back
 	Replaced              Reason = "Replaced"              // the program file was replaced from outside, the process ends for it
 	SpecInvalid           Reason = "SpecInvalid"           // the spec, or the URL in it, can't be used
 	WorkFailed            Reason = "WorkFailed"            // the rest of the work
 )
 
 // Warning reports whether somebody should look.
-func (r Reason) Warning() bool { return r != Updated && r != Replaced }
+func (r Reason) Warning() bool {
+	switch r {
+	case Updated, OnTrial, Confirmed, Allowed, Replaced:
+		return false
+	}
+	return true
+}
 
 // Store is where spec, status and events are: one firewall's.
 type Store interface {
