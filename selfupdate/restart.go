@@ -17,7 +17,11 @@ func (u *Updater) restartAfter(ctx context.Context, res Result, err error) (Resu
 	if rerr != nil || !r.PendingRestart {
 		return res, err
 	}
-	herr := u.restart(ctx, Replaced)
+	state := Replaced
+	if res.Outcome == RolledBack {
+		state = Restored
+	}
+	herr := u.restart(ctx, state)
 	if herr == nil {
 		return res, err
 	}

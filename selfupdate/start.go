@@ -98,14 +98,7 @@ func (t *target) beginStable(r record, pre bool) (Start, error) {
 	_, err := t.sys.lstat(t.target)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && r.Current != nil && pre:
-		if !t.intact(r.Current.SHA256) {
-			return Start{}, failed("restore the program", t.target, ErrDamaged)
-		}
-		if _, err := t.swap(t.slot(r.Current.SHA256)); err != nil {
-			return Start{}, failed("restore the program", t.target, err)
-		}
-		t.log.Warn("the program was gone: put back", "path", t.target, "sha256", r.Current.SHA256.Hex())
-		return Start{Version: r.Current.Version, Reason: "the program was gone and was put back"}, t.change(t.adopt)
+		return t.putBack(r)
 	case err != nil:
 		return Start{}, failed("read target", t.target, err)
 	}
@@ -120,6 +113,22 @@ func (t *target) beginStable(r record, pre bool) (Start, error) {
 		return Start{Version: r.Current.Version}, err
 	}
 	return Start{}, err
+}
+
+// putBack is for a target that is gone. A file that somebody put there by hand has
+// no slot of its own before the next update: then a program before it comes back.
+func (t *target) putBack(r record) (Start, error) {
+	for _, e := range append([]entry{*r.Current}, r.Good...) {
+		if !t.intact(e.SHA256) {
+			continue
+		}
+		if _, err := t.swap(t.slot(e.SHA256)); err != nil {
+			return Start{}, failed("restore the program", t.target, err)
+		}
+		t.log.Warn("the program was gone: put back", "path", t.target, "sha256", e.SHA256.Hex())
+		return Start{Version: e.Version, Reason: "the program was gone and was put back"}, t.change(t.adopt)
+	}
+	return Start{}, failed("restore the program", t.target, ErrDamaged)
 }
 
 // beginTrial decides which of the two programs starts.

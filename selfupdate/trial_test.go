@@ -360,3 +360,44 @@ func TestTickNotRunning(t *testing.T) {
 		})
 	}
 }
+
+// TestPreMissingTarget: what is gone comes back, or the program before it when
+// somebody's own file is gone, of which there is no other copy.
+func TestPreMissingTarget(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		byHand bool
+		want   string
+	}{{"an installed program", false, "s2"}, {"a file put there by hand", true, "s2"}} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := trialMachine(t)
+			m.pre()
+			require.NoError(t, m.helper().Confirm(t.Context()))
+			if tt.byHand {
+				require.NoError(t, os.Remove(m.path))
+				require.NoError(t, os.WriteFile(m.path, []byte("by hand"), 0o755))
+				m.pre()
+			}
+			require.NoError(t, os.Remove(m.path))
+			assert.Contains(t, m.pre().Reason, "put back")
+			assert.Equal(t, tt.want, m.at())
+			assert.Empty(t, m.pre().Reason)
+		})
+	}
+}
+
+// TestRollbackRestartFails: the error says what is at the target.
+func TestRollbackRestartFails(t *testing.T) {
+	m := trialMachine(t)
+	cfg := m.cfg
+	cfg.Restart = func(context.Context) error { return os.ErrDeadlineExceeded }
+	u, err := newUpdater(cfg, m.sys)
+	require.NoError(t, err)
+	u.own = false
+	_, err = u.Rollback(t.Context(), RollbackOptions{})
+	var e *Error
+	require.ErrorAs(t, err, &e)
+	assert.Equal(t, Restored, e.State)
+	assert.Equal(t, "s1", m.at())
+	assert.True(t, m.record().PendingRestart)
+}
