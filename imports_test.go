@@ -58,6 +58,10 @@ var edges = map[string]struct {
 		own:     []string{"checksum", "selfupdate", "source/http", "source/github"},
 		modules: []string{"golang.org/x/term"}, // whether somebody watches the progress
 	},
+	"cmd/selfupdate-guard": { // runs before every start of a service: small, and up in milliseconds
+		own: []string{"checksum", "selfupdate"},
+	},
+	"systemd": {}, // tests of the units only
 }
 
 // neverReached is what a package must not link, however indirectly. The key
@@ -69,7 +73,9 @@ var neverReached = map[string]struct {
 	// Linking net/http alone costs a process 1.25 ms at its start and 2.9 MiB.
 	"selfupdate": {packages: []string{"net", "net/http", "crypto/tls"}},
 	"checksum":   {packages: []string{"net", "net/http", "os/exec"}, windows: true},
-	"...":        {packages: foreign, windows: true},
+	// It has milliseconds before every start of a service.
+	"cmd/selfupdate-guard": {packages: []string{"net", "net/http", "crypto/tls"}},
+	"...":                  {packages: foreign, windows: true},
 }
 
 // foreign is what only an example may import: whoever imports this module must
