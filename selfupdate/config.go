@@ -119,7 +119,7 @@ func newUpdater(cfg Config, sys ops) (*Updater, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.create, t.version, t.restarts = cfg.AllowCreate, cfg.Current, cfg.Restart != nil
+	t.create, t.version = cfg.AllowCreate, cfg.Current
 	if cfg.Name == "" {
 		cfg.Name = strings.TrimSuffix(filepath.Base(t.target), ".exe")
 	}
@@ -146,7 +146,13 @@ func watched(u *Updater) *Updater {
 			u.running, _ = os.Lstat(u.target.target)
 		}
 	}
+	u.target.restarts = u.cfg.Restart != nil && !u.own
 	return u
+}
+
+// outside reports whether the target is another program, which this one confirms.
+func (u *Updater) outside() bool {
+	return !u.own && (u.cfg.Restart != nil || u.cfg.Trial != nil && u.cfg.Trial.Outside)
 }
 
 func openTarget(path string, log *slog.Logger, sys ops) (*target, error) {

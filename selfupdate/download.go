@@ -138,7 +138,7 @@ func (u *Updater) checker(version string) func(file, int64) error {
 				return failed("check format", "", err)
 			}
 		}
-		if tr := u.cfg.Trial; tr != nil && !tr.Outside && u.cfg.Restart == nil {
+		if tr := u.cfg.Trial; tr != nil && !tr.Outside && !u.outside() {
 			if err := checkConfirms(f); err != nil {
 				return failed("check build information", "", err)
 			}

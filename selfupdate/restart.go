@@ -35,10 +35,14 @@ func (u *Updater) restartAfter(ctx context.Context, res Result, err error) (Resu
 	return back, errors.Join(err, failedIn(Restored, "restart", t.target, herr), u.restart(ctx, Restored))
 }
 
-// restart calls the hook and records that it is done.
+// restart calls the hook and records that it is done. When that can't be recorded,
+// the next Apply calls it again.
 func (u *Updater) restart(ctx context.Context, state State) error {
 	if err := u.cfg.Restart(ctx); err != nil {
 		return failedIn(state, "restart", u.target.target, err)
 	}
-	return u.target.restarted(ctx)
+	if err := u.target.restarted(ctx); err != nil {
+		u.target.log.Warn("the restart could not be recorded: it is asked for again", "error", err)
+	}
+	return nil
 }

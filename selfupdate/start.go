@@ -188,6 +188,7 @@ func (t *target) count(inside bool, unsynced error) (counted int, err error) {
 		tr := r.Trial
 		tr.close(t.sys.boot())
 		tr.Started++
+		r.PendingRestart = false // it is being started
 		tr.Running, tr.Pre = true, ""
 		if !inside {
 			tr.Pre = tempName("")

@@ -192,8 +192,7 @@ func (u *Updater) Confirm(ctx context.Context) error {
 		u.session.over()
 		return nil
 	}
-	outside := u.cfg.Restart != nil && !u.own
-	if !outside && !u.isTarget() {
+	if !u.outside() && !u.isTarget() {
 		if u.session.id != "" {
 			return failed("confirm", t.target, ErrExpired)
 		}

@@ -102,6 +102,7 @@ func (u *Updater) apply(ctx context.Context, rel Release) (Result, error) {
 	}
 	e := entry{Version: rel.Version, URL: clip(d.asset.URL, maxURL), Policy: clip(d.policy, 256), Published: s.published}
 	tr := u.cfg.Trial.begun(r)
+	tr.Outside = tr.Outside || tr.Max > 0 && u.outside()
 	if err := t.install(ctx, s, e, r, tr); err != nil {
 		return Result{}, err
 	}
@@ -166,7 +167,7 @@ func isControl(r rune) bool { return r < 0x20 || r >= 0x7f && r < 0xa0 || r == '
 // this very release installed. The candidate of a trial counts: it is there.
 func (u *Updater) unchanged(rel Release) (r record, ok bool) {
 	r, err := u.target.read()
-	if err != nil || r.PendingRestart && u.cfg.Restart != nil {
+	if err != nil {
 		return r, false
 	}
 	if r.Phase == phaseTrial && r.Trial.Max > 0 && !r.Trial.Expired {
