@@ -7,10 +7,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 )
@@ -27,9 +29,49 @@ type release struct {
 	sha256  string
 }
 
-// build makes three releases of the controller and the operator's command.
+// kind is how a release differs from the source beside this demo.
+type kind struct {
+	version string
+	what    string
+	goarch  string // "" is this machine's
+	patches []patch
+}
+
+// patch replaces old, which is there once, by new in a file of the example's source;
+// with old "" it adds the file.
+type patch struct{ file, old, new string }
+
+// The broken ones are what a bad commit makes of the real controller: the source on
+// disk stays what it is (go build -overlay).
+func kinds() []kind {
+	const unreachable = `errors.New("dial tcp 192.0.2.1:6443: connect: connection refused")`
+	const file = "internal/firewall/file.go"
+	cut := func(signature, result string) patch {
+		return patch{file, signature, signature + "\n\treturn " + result + unreachable}
+	}
+	other := "arm64"
+	if runtime.GOARCH == other {
+		other = "amd64"
+	}
+	return []kind{
+		{version: v0, what: "good"},
+		{version: v1, what: "good"},
+		{version: v2, what: "does not reach its API", patches: []patch{
+			cut("func (f *File) Spec(context.Context) (Spec, error) {", "Spec{}, "),
+			cut("func (f *File) SetStatus(_ context.Context, s Status) error {", ""),
+			cut("func (f *File) Emit(_ context.Context, e Event) error {", ""),
+		}},
+		{version: v3, what: "crashes in an init function, but for -v", patches: []patch{
+			{"crash.go", "", "package main\n\nimport \"os\"\n\nvar registry map[string]int\n\nfunc init() {\n\tif len(os.Args) > 2 {\n\t\tregistry[os.Args[2]]++\n\t}\n}\n"},
+		}},
+		{version: v4, what: "built for " + other, goarch: other},
+		{version: v5, what: "good"},
+	}
+}
+
+// build makes the releases of the controller and the operator's command.
 func (d *demo) build(ctx context.Context) error {
-	dirs, err := output(ctx, ".", "go", "list", "-m", "-f", "{{.Path}} {{.Dir}}", example, module)
+	dirs, err := output(ctx, ".", nil, "go", "list", "-m", "-f", "{{.Path}} {{.Dir}}", example, module)
 	if err != nil {
 		return fmt.Errorf("run it in %s: %w", example, err)
 	}
@@ -40,31 +82,79 @@ func (d *demo) build(ctx context.Context) error {
 	}
 	d.say("")
 	d.say("Compiling; the first time takes a minute or two.")
-	for _, v := range []string{v0, v1, v2} {
-		file := filepath.Join(d.dir, "built-"+v)
-		if err := d.compile(ctx, where[example], ".", file, "firewall-controller "+v, "-X main.version="+v); err != nil {
-			return err
-		}
-		data, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		sum := sha256.Sum256(data)
-		d.releases[v] = release{version: v, data: data, sha256: hex.EncodeToString(sum[:])}
-		d.tell("", "%.1f MiB, sha256 %s", float64(len(data))/(1<<20), d.releases[v].sha256)
-		if err := os.Remove(file); err != nil {
+	for _, k := range kinds() {
+		if err := d.release(ctx, where[example], k); err != nil {
 			return err
 		}
 	}
 	d.cli = filepath.Join(d.dir, "selfupdate")
-	return d.compile(ctx, where[module], "./cmd/selfupdate", d.cli, "selfupdate, the operator's command", "")
+	return d.compile(ctx, where[module], "selfupdate, the operator's command", "", "-o", d.cli, "./cmd/selfupdate")
 }
 
-func (d *demo) compile(ctx context.Context, dir, pkg, file, what, ldflags string) error {
+// release builds one version from the source in dir.
+func (d *demo) release(ctx context.Context, dir string, k kind) error {
+	overlay, err := d.overlay(dir, k)
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(d.dir, "built-"+k.version)
+	if err := d.compile(ctx, dir, k.version+", "+k.what, k.goarch, "-overlay", overlay, "-ldflags", "-s -w -X main.version="+k.version, "-o", file, "."); err != nil {
+		return err
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(data)
+	d.releases[k.version] = release{version: k.version, data: data, sha256: hex.EncodeToString(sum[:])}
+	return os.Remove(file)
+}
+
+// overlay writes what differs and returns the file that go build wants.
+func (d *demo) overlay(dir string, k kind) (string, error) {
+	sources := map[string]string{}
+	for _, p := range k.patches {
+		path := filepath.Join(dir, p.file)
+		if sources[path] == "" && p.old != "" {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return "", err
+			}
+			sources[path] = string(data)
+		}
+		if p.old != "" && strings.Count(sources[path], p.old) != 1 {
+			return "", fmt.Errorf("%s: %q is not there once", path, p.old)
+		}
+		if p.old == "" {
+			sources[path] = p.new
+		} else {
+			sources[path] = strings.Replace(sources[path], p.old, p.new, 1)
+		}
+	}
+	replace := map[string]string{}
+	for path, text := range sources {
+		replace[path] = filepath.Join(d.dir, k.version+"-"+filepath.Base(path))
+		if err := os.WriteFile(replace[path], []byte(text), 0o600); err != nil {
+			return "", err
+		}
+	}
+	data, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(d.dir, k.version+"-overlay.json")
+	return file, os.WriteFile(file, data, 0o600)
+}
+
+func (d *demo) compile(ctx context.Context, dir, what, goarch string, args ...string) error {
 	d.tell("go build", "%s", what)
 	began := time.Now()
-	_, err := output(ctx, dir, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w "+ldflags, "-o", file, pkg)
-	if err != nil {
+	var env []string
+	if goarch != "" {
+		env = []string{"GOARCH=" + goarch}
+	}
+	args = append([]string{"build", "-trimpath", "-buildvcs=false"}, args...)
+	if _, err := output(ctx, dir, env, "go", args...); err != nil {
 		return err
 	}
 	if took := time.Since(began); took > 10*time.Second {
@@ -74,10 +164,10 @@ func (d *demo) compile(ctx context.Context, dir, pkg, file, what, ldflags string
 }
 
 // output runs a command without cgo, so that Go alone is enough.
-func output(ctx context.Context, dir, name string, args ...string) (string, error) {
+func output(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Env = append(append(os.Environ(), "CGO_ENABLED=0"), env...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {

@@ -28,7 +28,7 @@ var demoBinary = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	file := filepath.Join(dir, "demo")
-	_, err = output(context.Background(), ".", "go", "build", "-o", file, ".")
+	_, err = output(context.Background(), ".", nil, "go", "build", "-o", file, ".")
 	return file, err
 })
 
@@ -75,24 +75,38 @@ func TestDemo(t *testing.T) {
 	out := string(raw)
 	require.NoError(t, err, out)
 	for _, want := range []string{
+		`Time is compressed`,
 		`(?m)^1\. v2\.5\.0 is installed`,
 		`✓ pid \d+ reports v2\.5\.0, rules in force: 1`,
-		`v2\.5\.1 is installed in place of v2\.5\.0, sha256:[0-9a-f]{12}… event=Updated`,
+		`v2\.5\.1 is installed in place of v2\.5\.0, sha256:[0-9a-f]{12}…, on trial\s+event=Updated`,
 		`pid \d+ has ended: exit status 0`,
+		`guard pre +v2\.5\.1 is on trial: start 1 of 3`,
 		`✓ pid \d+ left with 0; pid \d+ says in its log, its status and by -v that it is v2\.5\.1`,
+		`✓ events OnTrial and Confirmed by pid \d+`,
 		`✓ v2\.5\.0 is kept to go back to; requests: 1 program, 1 \.sha256`,
-		`digest\s+mismatch`,
-		`✓ event UpdateRefused by pid \d+`,
+		`connection refused`,
+		`pid \d+ has ended: exit status 3`,
+		`✓ try 1: pid \d+ never reached its API and left; pid \d+ is v2\.5\.1 again`,
+		`✓ try 2: pid \d+ never reached its API and left; pid \d+ is v2\.5\.1 again`,
+		`✓ its status says guilty v2\.5\.2: unhealthy, not confirmed within 6s of its start`,
+		`✓ v2\.5\.3 was started 3 times and never got to Begin; pid \d+ is v2\.5\.1 again`,
+		`✓ its status says guilty v2\.5\.3: crash, 3 starts, not confirmed: crash: exit status 2`,
 		`✓ pid \d+ is still v2\.5\.1 and at work: reconcile \d+ → \d+, rules in force: 2`,
 		`✓ the \d+ files and directories in \$DIR/bin are what they were`,
-		`✓ pid \d+ left with 0; pid \d+ says in its log, its status and by -v that it is v2\.5\.2`,
+		`digest\s+mismatch`,
+		`✓ event UpdateRefused by pid \d+`,
+		`power +fails: kill -9 of pid \d+`,
+		`pid \d+ is start 2 of 3`,
 		`\$ selfupdate rollback --target`,
-		`✓ events RolledBack and UpdateRejected by pid \d+; the spec still says v2\.5\.2`,
+		`✓ events RolledBack and UpdateRejected by pid \d+; the spec still says v2\.5\.5`,
 		`✓ after \d+ reconciles it is still v2\.5\.1; requests: 0 program, \d+ \.sha256`,
-		`\$ selfupdate clear --target`,
-		`✓ "firewall-controller -v", run all the while: \d+ runs, 0 failures`,
-		`✓ and it answered v2\.5\.0, then v2\.5\.1, then v2\.5\.2, then v2\.5\.1, then v2\.5\.2`,
-		`v2\.5\.2 +\d+ +allowed again, installed +1 program, 1 \.sha256`,
+		`v2\.5\.5 may be installed again: packets\s+were fine`,
+		`✓ "firewall-controller -v", run all the while: \d+ runs, 0 could not be executed or found`,
+		`✓ of these, ended badly by themselves: 0`,
+		`v2\.5\.2 +\d+ +never reached its API, 2 trials: rejected +1 program,`,
+		`v2\.5\.3 +\d+ +crashed at its start, 3 times: rejected +1 program,`,
+		`v2\.5\.4 +- +another machine's: refused, never started +2 program,`,
+		`v2\.5\.5 +\d+ +allowed again, on trial, confirmed +1 program, 1 \.sha256`,
 	} {
 		assert.Regexp(t, want, out)
 	}
@@ -151,19 +165,41 @@ func TestEventually(t *testing.T) {
 	assert.ErrorContains(t, err, "it: not yet, still after")
 }
 
+// A path that names nothing is counted apart from a program that fails by itself.
 func TestPoller(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "program")
-	require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\necho v2.5.0\n"), 0o755))
 	p := &poller{}
+	for _, script := range []string{"#!/bin/sh\necho v2.5.0\n", "#!/bin/sh\nexit 2\n", "#!/bin/sh\nkill -9 $$\n", "#!/bin/sh\necho nonsense\n"} {
+		require.NoError(t, os.WriteFile(program, []byte(script), 0o755))
+		p.once(program)
+	}
+	runs, crashes, answers, failures := p.result()
+	assert.Equal(t, 4, runs)
+	assert.Equal(t, 3, crashes)
+	assert.Equal(t, []string{v0}, answers)
+	assert.Empty(t, failures)
+
+	require.NoError(t, os.WriteFile(program, []byte("\x7fELF and no more"), 0o755))
 	p.once(program)
 	require.NoError(t, os.Remove(program))
 	p.once(program)
-	runs, answers, failures := p.result()
-	assert.Equal(t, 2, runs)
-	assert.Equal(t, []string{v0}, answers)
-	require.Len(t, failures, 1)
-	assert.Contains(t, failures[0], "no such file")
+	_, crashes, _, failures = p.result()
+	assert.Equal(t, 3, crashes)
+	require.Len(t, failures, 2)
+	assert.Contains(t, failures[0], "exec format error")
+	assert.Contains(t, failures[1], "no such file")
+}
+
+// A broken version must not be built when its breakage does not fit the source any more.
+func TestOverlay(t *testing.T) {
+	d := newDemo(t.TempDir(), &bytes.Buffer{})
+	for _, k := range kinds() {
+		_, err := d.overlay("..", k)
+		require.NoError(t, err, k.version)
+	}
+	_, err := d.overlay("..", kind{version: v0, patches: []patch{{"main.go", "func nobody(", ""}}})
+	require.ErrorContains(t, err, "is not there once")
 }
 
 func TestWrap(t *testing.T) {

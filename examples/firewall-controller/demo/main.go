@@ -1,10 +1,13 @@
 //go:build unix
 
-// Demo shows the main job on one screen: real controllers of three versions, built
-// from the source beside it, served as releases from a local server, that bring
-// themselves to the version in their spec, refuse a corrupted one, and go back.
+// Demo shows the main job on one screen: real controllers of six versions, three of
+// them broken, built from the source beside it, served as releases from a local
+// server, that bring themselves to the version in their spec, prove themselves, and
+// are left for the version before when they don't.
 //
-// It plays the service manager and the operator; everything else is the real thing.
+// It plays the operator and the service manager, which calls selfupdate's Helper before
+// and after each start as systemd's ExecStartPre and ExecStopPost would call
+// selfupdate-guard; everything else is the real thing.
 // What it prints is what processes, files and the server's log say. It ends
 // non-zero when anything that it announces does not happen, and leaves nothing.
 package main
@@ -17,16 +20,27 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/metal-stack/selfreconcile/selfupdate"
 )
 
 const (
 	v0, v1, v2 = "v2.5.0", "v2.5.1", "v2.5.2"
+	v3, v4, v5 = "v2.5.3", "v2.5.4", "v2.5.5"
+)
 
-	reconcileEvery = time.Second            // the controller's default is 3 minutes
-	restartAfter   = 500 * time.Millisecond // systemd: RestartSec=10
+// The time is compressed; what it would be on a firewall stands behind it.
+const (
+	reconcileEvery = 500 * time.Millisecond // 3 min
+	restartAfter   = 500 * time.Millisecond // RestartSec=10
+	tickEvery      = time.Second            // a timer, 30 s
+	trialStarts    = 3                      // 3
+	trialDeadline  = 6 * time.Second        // 10 min
+	soak           = time.Second            // 1 min
 )
 
 func main() {
@@ -53,6 +67,7 @@ type demo struct {
 	service  *service
 	poller   *poller
 	table    table
+	built    time.Duration // how long that took
 }
 
 func run(ctx context.Context, out io.Writer) (err error) {
@@ -74,6 +89,8 @@ func run(ctx context.Context, out io.Writer) (err error) {
 		}
 	}
 	d.table.print(d.screen)
+	d.say("")
+	d.say("%.0f s, of which %.0f for compiling.", time.Since(d.start).Seconds(), d.built.Seconds())
 	return nil
 }
 
@@ -94,13 +111,17 @@ func newDemo(dir string, out io.Writer) *demo {
 // yet, so that no file is written there beside a fork (golang/go#22315).
 func (d *demo) prepare(ctx context.Context) error {
 	d.say("A firewall-controller that updates itself. What follows is what real processes, files and")
-	d.say("the server's log say; nothing is simulated but the service manager that restarts it.")
+	d.say("the server's log say; only the service manager is played: it restarts the program, and before")
+	d.say("each start and after each end it does what selfupdate-guard does under systemd.")
+	d.say("Time is compressed (on a firewall): reconcile every %v (3 min), restart after %v (10 s),", reconcileEvery, restartAfter)
+	d.say("a trial of %d starts (3) and %v each (10 min), confirmed after %v of work (1 min).", trialStarts, trialDeadline, soak)
 	d.say("")
 	d.say("$DIR is %s, removed at the end.", d.dir)
 	d.abbreviate(d.dir, "$DIR")
 	if err := d.build(ctx); err != nil {
 		return err
 	}
+	d.built = time.Since(d.start)
 	server, err := serve(ctx, d.releases)
 	if err != nil {
 		return err
@@ -114,8 +135,13 @@ func (d *demo) prepare(ctx context.Context) error {
 	if err := d.install(); err != nil {
 		return err
 	}
-	d.service = startService(d.screen, d.target, []string{
-		"--spec", d.spec, "--status", d.status, "--events", d.events, "--interval", reconcileEvery.String(), "--allow-http",
+	helper, err := selfupdate.NewHelper(d.target, nil)
+	if err != nil {
+		return err
+	}
+	d.service = startService(d.screen, helper, d.target, []string{
+		"--spec", d.spec, "--status", d.status, "--events", d.events, "--allow-http", "--interval", reconcileEvery.String(),
+		"--soak", soak.String(), "--trial-starts", strconv.Itoa(trialStarts), "--trial-deadline", trialDeadline.String(),
 	})
 	d.poller = poll(d.target)
 	return nil
@@ -129,7 +155,7 @@ func (d *demo) install() error {
 	if err := os.WriteFile(d.target, d.releases[v0].data, 0o755); err != nil {
 		return err
 	}
-	return d.writeSpec(v0, 1)
+	return d.writeSpec(v0, 1, "")
 }
 
 // close ends what is running and removes the directory. Nil parts were not begun.

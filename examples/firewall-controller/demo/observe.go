@@ -67,7 +67,8 @@ func (d *demo) asks(ctx context.Context) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// listing is every file in the program's directory with mode, size and digest.
+// listing is every file in the program's directory with mode, size and digest, but
+// for the record, which may say more.
 func (d *demo) listing() (map[string]string, error) {
 	files := map[string]string{}
 	err := filepath.WalkDir(filepath.Dir(d.target), func(path string, e fs.DirEntry, err error) error {
@@ -78,7 +79,9 @@ func (d *demo) listing() (map[string]string, error) {
 		if err != nil {
 			return err
 		}
-		files[path] = fi.Mode().String()
+		if files[path] = fi.Mode().String(); e.Name() == "state.json" {
+			return nil
+		}
 		if fi.Mode().IsRegular() {
 			data, err := os.ReadFile(path)
 			if err != nil {
@@ -110,13 +113,18 @@ func (d *demo) operator(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// writeSpec is what the operator does: version and number of rules.
-func (d *demo) writeSpec(version string, rules int) error {
+// writeSpec is what the operator does: version, number of rules, and a word that
+// has what was rejected tried again.
+func (d *demo) writeSpec(version string, rules int, retry string) error {
 	spec := firewall.Spec{ControllerVersion: version, ControllerURL: d.server.assetURL(version), IPv4RuleFile: d.rules}
 	for i := range rules {
 		spec.EgressRules = append(spec.EgressRules, firewall.EgressRule{NetworkID: fmt.Sprintf("vlan%d", 100+i), IPs: []string{fmt.Sprintf("192.0.2.%d", 10+i)}})
 	}
-	data, err := yaml.Marshal(map[string]any{"apiVersion": "firewall.metal-stack.io/v2", "kind": "Firewall", "spec": spec})
+	meta := map[string]any{"name": "firewall"}
+	if retry != "" {
+		meta["annotations"] = map[string]string{firewall.RetryAnnotation: retry}
+	}
+	data, err := yaml.Marshal(map[string]any{"apiVersion": "firewall.metal-stack.io/v2", "kind": "Firewall", "metadata": meta, "spec": spec})
 	if err != nil {
 		return err
 	}
@@ -129,5 +137,5 @@ func (d *demo) writeSpec(version string, rules int) error {
 // change is writeSpec, said aloud.
 func (d *demo) change(version string, rules int) error {
 	d.tell("operator", "writes firewall.yaml: controllerVersion %s, egress rules: %d", version, rules)
-	return d.writeSpec(version, rules)
+	return d.writeSpec(version, rules, "")
 }

@@ -4,8 +4,9 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,14 +15,16 @@ import (
 const between = 10 * time.Millisecond
 
 // poller runs the program file over and over, from the first step to the last: a
-// moment in which the path names no program, or half of one, is a failure.
+// moment in which the path names no program, or half of one, is a failure. What a
+// whole program does is another matter.
 type poller struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 
 	mu       sync.Mutex
 	runs     int
-	failures []string
+	failures []string // the path named nothing that can be executed
+	crashes  int      // what it named ended badly or said nonsense: its own fault
 	answers  []string // each time that it was another one than before
 }
 
@@ -46,8 +49,13 @@ func (p *poller) once(path string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.runs++
-	if err != nil || answer != v0 && answer != v1 && answer != v2 {
-		p.failures = append(p.failures, fmt.Sprintf("%v: %q", err, answer))
+	var exit *exec.ExitError
+	switch {
+	case err != nil && !errors.As(err, &exit):
+		p.failures = append(p.failures, err.Error())
+		return
+	case err != nil, !known(answer):
+		p.crashes++
 		return
 	}
 	if n := len(p.answers); n == 0 || p.answers[n-1] != answer {
@@ -55,13 +63,17 @@ func (p *poller) once(path string) {
 	}
 }
 
+func known(version string) bool {
+	return slices.ContainsFunc(kinds(), func(k kind) bool { return k.version == version })
+}
+
 func (p *poller) stop() {
 	p.cancel()
 	<-p.done
 }
 
-func (p *poller) result() (runs int, answers, failures []string) {
+func (p *poller) result() (runs, crashes int, answers, failures []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.runs, p.answers, p.failures
+	return p.runs, p.crashes, p.answers, p.failures
 }

@@ -22,7 +22,7 @@ type server struct {
 	mu     sync.Mutex
 	files  map[string][]byte // by path
 	log    []string          // the path of every request
-	broken string            // the path that is answered with other bytes
+	broken string            // the path that is answered with other bytes, once
 }
 
 // counts is how often something was asked for, whatever the answer.
@@ -57,7 +57,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.log = append(s.log, r.URL.Path)
 	data, ok := s.files[r.URL.Path]
 	if r.URL.Path == s.broken {
-		data = flipped(data)
+		data, s.broken = flipped(data), ""
 	}
 	s.mu.Unlock()
 	if !ok {
@@ -74,17 +74,11 @@ func flipped(data []byte) []byte {
 	return other
 }
 
-// corrupt makes the server send other bytes for a version, with the old sum.
+// corrupt makes the server send other bytes for a version once, with the right sum.
 func (s *server) corrupt(version string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.broken = assetPath(version)
-}
-
-func (s *server) repair() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.broken = ""
 }
 
 // asked counts the requests so far.

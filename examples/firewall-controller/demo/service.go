@@ -14,14 +14,18 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/metal-stack/selfreconcile/selfupdate"
 )
 
 const tailLines = 20
 
 // service plays systemd with Restart=always: whenever the program ends it is
-// started again, from the same path.
+// started again, from the same path; before each start, after each end and at each
+// tick of a timer the helper is called, as the units in systemd/ do.
 type service struct {
 	screen *screen
+	helper *selfupdate.Helper
 	path   string
 	args   []string
 	cancel context.CancelFunc
@@ -34,20 +38,60 @@ type service struct {
 
 // process is one run of the program.
 type process struct {
-	pid    int
-	exited bool
-	exit   string   // how it ended
-	said   []string // its log, shortened for the screen, each line once
+	pid     int
+	start   selfupdate.Start // what the helper said before it
+	told    bool             // to end
+	cut     bool             // killed like by a power cut: nobody sees how it ended
+	exited  bool
+	exit    string   // how it ended
+	said    []string // its log, shortened for the screen, each line once
+	panicks bool     // what else it prints is a trace
 }
 
-func startService(s *screen, path string, args []string) *service {
+func startService(s *screen, helper *selfupdate.Helper, path string, args []string) *service {
 	ctx, cancel := context.WithCancel(context.Background())
-	v := &service{screen: s, path: path, args: args, cancel: cancel, done: make(chan struct{})}
+	v := &service{screen: s, helper: helper, path: path, args: args, cancel: cancel, done: make(chan struct{})}
+	var both sync.WaitGroup
+	both.Go(func() { v.loop(ctx) })
+	both.Go(func() { v.timer(ctx) })
 	go func() {
 		defer close(v.done)
-		v.loop(ctx)
+		both.Wait()
 	}()
 	return v
+}
+
+// timer is selfupdate-guard's tick.
+func (v *service) timer(ctx context.Context) {
+	tick := time.NewTicker(tickEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		check, err := v.helper.Tick(ctx)
+		if err != nil && ctx.Err() == nil {
+			v.screen.tell("guard tick", "%v", err)
+		}
+		if check.Restart {
+			v.screen.tell("guard tick", "puts the version before back: %s", check.Reason)
+			v.signal(syscall.SIGTERM)
+			_ = v.helper.Restarted(ctx) // else the next tick says so again
+		}
+	}
+}
+
+// signal sends a signal to the program that runs.
+func (v *service) signal(sig syscall.Signal) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if n := len(v.runs); n > 0 && !v.runs[n-1].exited {
+		v.runs[n-1].told = sig == syscall.SIGTERM
+		v.runs[n-1].cut = sig == syscall.SIGKILL
+		_ = syscall.Kill(v.runs[n-1].pid, sig) // it may have ended
+	}
 }
 
 // stop ends the program like systemctl stop, and waits for its end.
@@ -68,33 +112,58 @@ func (v *service) loop(ctx context.Context) {
 }
 
 func (v *service) once(ctx context.Context) {
+	start, err := v.helper.Pre(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	v.pre(start, err)
 	cmd := exec.CommandContext(ctx, v.path, v.args...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.Cancel = func() error { v.signal(syscall.SIGTERM); return nil }
 	cmd.WaitDelay = 5 * time.Second                       // then it is killed
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for the demo, which stops it
 	out := &lineWriter{each: v.line}
 	cmd.Stdout, cmd.Stderr = out, out
 	v.mu.Lock()
-	if ctx.Err() != nil {
-		v.mu.Unlock()
-		return
-	}
-	err := cmd.Start()
-	if err != nil {
+	if err := cmd.Start(); err != nil {
 		v.mu.Unlock()
 		v.screen.tell("supervisor", "can't start it: %v", err)
+		v.post(selfupdate.Ending{NotExecuted: true, Detail: err.Error()})
 		return
 	}
 	pid := cmd.Process.Pid
-	v.runs = append(v.runs, process{pid: pid})
+	v.runs = append(v.runs, process{pid: pid, start: start})
 	v.mu.Unlock()
 	v.screen.tell("supervisor", "started pid %d", pid)
 	_ = cmd.Wait() // how it ended is in ProcessState
 	v.mu.Lock()
 	last := &v.runs[len(v.runs)-1]
 	last.exited, last.exit = true, cmd.ProcessState.String()
+	ended := *last
 	v.mu.Unlock()
-	v.screen.tell("supervisor", "pid %d has ended: %s", pid, cmd.ProcessState)
+	v.screen.tell("supervisor", "pid %d has ended: %s", pid, ended.exit)
+	if !ended.cut {
+		v.post(selfupdate.Ending{Orderly: ended.told, Detail: ended.exit})
+	}
+}
+
+// pre says what the helper found before a start.
+func (v *service) pre(s selfupdate.Start, err error) {
+	if err != nil {
+		v.screen.tell("guard pre", "%v", err)
+	}
+	switch {
+	case s.RolledBack:
+		v.screen.tell("guard pre", "puts %s back: %s", s.Version, s.Reason)
+	case s.OnTrial:
+		v.screen.tell("guard pre", "%s is on trial: start %d of %d", s.Version, trialStarts-s.Left, trialStarts)
+	}
+}
+
+// post tells the helper how the program ended.
+func (v *service) post(e selfupdate.Ending) {
+	if err := v.helper.Post(context.Background(), e); err != nil {
+		v.screen.tell("guard post", "%v", err)
+	}
 }
 
 var logLine = regexp.MustCompile(`^time=\S+ level=(\S+) msg=("(?:[^"\\]|\\.)*"|\S*) ?(.*)$`)
@@ -113,7 +182,8 @@ func (v *service) line(raw string) {
 	v.lines = append(v.lines, raw)
 	v.lines = v.lines[max(0, len(v.lines)-tailLines):]
 	p := &v.runs[len(v.runs)-1]
-	known := slices.Contains(p.said, text)
+	known := slices.Contains(p.said, text) || p.panicks
+	p.panicks = p.panicks || strings.HasPrefix(text, "panic: ")
 	if !known {
 		p.said = append(p.said, text)
 	}

@@ -10,7 +10,9 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/metal-stack/selfreconcile/examples/firewall-controller/internal/firewall"
 	"github.com/metal-stack/selfreconcile/selfupdate"
@@ -21,11 +23,13 @@ import (
 func (d *demo) story() []step {
 	return []step{
 		{v0 + " is installed and does its work", d.works},
-		{"The spec says " + v1 + ": replaced while running, restarted", d.updates},
-		{"The spec says " + v2 + ", but what the server sends is corrupted: refused, work goes on", d.refuses},
-		{"The server is repaired: " + v2 + " comes by itself", d.recovers},
-		{"The operator goes back: " + v1 + " again, and " + v2 + " stays away", d.goesBack},
-		{"The operator allows " + v2 + " again", d.clears},
+		{v1 + ": replaced while running, on trial, confirmed", d.updates},
+		{v2 + " does not reach its API: back, tried once more, back, rejected", d.unhealthy},
+		{v3 + " crashes before it gets anywhere: back after " + strconv.Itoa(trialStarts) + " starts, rejected", d.crashes},
+		{v4 + " is another machine's: refused before the swap", d.refuses},
+		{v5 + " is damaged on the way, comes, and the power fails in its trial: confirmed", d.repaired},
+		{"The operator goes back: " + v1 + " again, and " + v5 + " stays away", d.goesBack},
+		{"The operator has " + v5 + " tried again, by an annotation of the resource", d.retries},
 		{"Stop", d.stops},
 	}
 }
@@ -69,6 +73,9 @@ func (d *demo) updates(ctx context.Context) error {
 	if requests.programs != 1 {
 		return fmt.Errorf("requests: %v, want 1 program", requests)
 	}
+	if err := d.confirmed(ctx, v1, pid); err != nil {
+		return err
+	}
 	st, err := selfupdate.ReadStatus(d.target, nil)
 	if err != nil {
 		return err
@@ -77,8 +84,152 @@ func (d *demo) updates(ctx context.Context) error {
 		return fmt.Errorf("%s is not kept: %v", v0, st.Previous)
 	}
 	d.ok("%s is kept to go back to; requests: %v", v0, requests)
-	d.table.row(v1, pid, "replaced "+v0+" while it ran", requests)
+	d.table.row(v1, pid, "on trial, confirmed", requests)
 	return nil
+}
+
+// confirmed waits until the process has said that its version is on trial and then
+// that it is confirmed, and until the record says so.
+func (d *demo) confirmed(ctx context.Context, version string, pid int) error {
+	for _, reason := range []firewall.Reason{firewall.OnTrial, firewall.Confirmed} {
+		if err := d.says(ctx, reason, pid, ""); err != nil {
+			return err
+		}
+	}
+	st, err := selfupdate.ReadStatus(d.target, nil)
+	if err == nil && (st.Phase != "stable" || st.Current.Version != version) {
+		err = fmt.Errorf("the record says %s, %+v", st.Phase, st.Current)
+	}
+	if err != nil {
+		return err
+	}
+	d.ok("events OnTrial and Confirmed by pid %d", pid)
+	return nil
+}
+
+// says waits for an event of that process, with that text in it.
+func (d *demo) says(ctx context.Context, reason firewall.Reason, pid int, text string) error {
+	return eventually(ctx, fmt.Sprintf("event %s by pid %d", reason, pid), func() error {
+		e, err := d.event(reason, pid)
+		if err == nil && !strings.Contains(e.Message, text) {
+			err = fmt.Errorf("it says %q", e.Message)
+		}
+		return err
+	})
+}
+
+// unhealthy is the version of the maintainers' question: it runs, and does not reach
+// the cluster.
+func (d *demo) unhealthy(ctx context.Context) error {
+	old, before := d.service.now().pid, d.server.asked()
+	if err := d.change(v2, 1); err != nil {
+		return err
+	}
+	for try := 1; try <= 2; try++ {
+		candidate, err := d.fails(ctx, v2, try)
+		if err != nil {
+			return err
+		}
+		if candidate.exit != "exit status 3" && candidate.exit != "exit status 0" || !candidate.start.OnTrial {
+			return fmt.Errorf("pid %d: %s", candidate.pid, candidate.exit)
+		}
+		if old, err = d.reports(ctx, v1, old); err != nil {
+			return err
+		}
+		if err := d.says(ctx, firewall.RolledBack, old, v2+": unhealthy, pending (not confirmed within "+trialDeadline.String()); err != nil {
+			return err
+		}
+		d.ok("try %d: pid %d never reached its API and left; pid %d is %s again", try, candidate.pid, old, v1)
+		if try == 1 {
+			if err := d.says(ctx, firewall.UpdateHeldBack, old, "not before the program that came back has confirmed itself"); err != nil {
+				return err
+			}
+			d.ok("it might be the network: %s is tried once more when %s has shown that it is well here", v2, v1)
+		}
+	}
+	return d.staysAway(ctx, v2, old, before, "unhealthy", "never reached its API, 2 trials: rejected")
+}
+
+func (d *demo) crashes(ctx context.Context) error {
+	old, before := d.service.now().pid, d.server.asked()
+	if err := d.change(v3, 1); err != nil {
+		return err
+	}
+	for try := 1; try <= trialStarts; try++ {
+		candidate, err := d.fails(ctx, v3, try)
+		if err != nil {
+			return err
+		}
+		if candidate.exit != "exit status 2" || candidate.logged("starting") {
+			return fmt.Errorf("pid %d: %s", candidate.pid, candidate.exit)
+		}
+	}
+	pid, err := d.reports(ctx, v1, old)
+	if err != nil {
+		return err
+	}
+	if n := len(d.runs(v3)); n != trialStarts {
+		return fmt.Errorf("%s was started %d times", v3, n)
+	}
+	if err := d.says(ctx, firewall.RolledBack, pid, v3+": crash, guilty"); err != nil {
+		return err
+	}
+	d.ok("%s was started %d times and never got to Begin; pid %d is %s again", v3, trialStarts, pid, v1)
+	return d.staysAway(ctx, v3, pid, before, "crash", fmt.Sprintf("crashed at its start, %d times: rejected", trialStarts))
+}
+
+// runs returns the processes of a version.
+func (d *demo) runs(version string) []process {
+	return slices.DeleteFunc(d.service.processes(), func(p process) bool { return p.start.Version != version || !p.start.OnTrial })
+}
+
+// fails waits for the end of the n-th process of a version.
+func (d *demo) fails(ctx context.Context, version string, n int) (p process, err error) {
+	err = eventually(ctx, fmt.Sprintf("process %d of %s has ended", n, version), func() error {
+		runs := d.runs(version)
+		if len(runs) < n {
+			return fmt.Errorf("it had %d", len(runs))
+		}
+		if p = runs[n-1]; !p.exited {
+			return fmt.Errorf("pid %d is running", p.pid)
+		}
+		return nil
+	})
+	return p, err
+}
+
+// staysAway makes sure that the failed version, which the spec still wants, is
+// rejected and not downloaded again, and that the work goes on.
+func (d *demo) staysAway(ctx context.Context, version string, pid int, before counts, class, what string) error {
+	if err := d.says(ctx, firewall.UpdateRejected, pid, ""); err != nil {
+		return err
+	}
+	if err := d.goesOn(ctx, pid, 3); err != nil {
+		return err
+	}
+	requests := d.server.asked().minus(before)
+	now, err := d.readStatus()
+	switch {
+	case err != nil:
+		return err
+	case requests.programs != 1:
+		return fmt.Errorf("downloaded again: %v", requests)
+	case now.NextVersion != version || now.ActualVersion != v1 || now.RulesInForce != 1 || len(now.Rejected) == 0:
+		return fmt.Errorf("the status says %+v", now)
+	}
+	j := now.Rejected[len(now.Rejected)-1]
+	if j.Version != version || j.Class != class || j.Verdict != "guilty" {
+		return fmt.Errorf("the status says %+v", j)
+	}
+	d.ok("its status says %s %s: %s, %s; nextversion is still %s", j.Verdict, version, j.Class, j.Reason, version)
+	d.ok("pid %d is at work, %d reconciles so far; requests in all: %v", pid, now.Reconciles, requests)
+	d.table.row(version, d.lastRun(version), what, requests)
+	return nil
+}
+
+func (d *demo) lastRun(version string) int {
+	runs := d.runs(version)
+	return runs[len(runs)-1].pid
 }
 
 func (d *demo) refuses(ctx context.Context) error {
@@ -91,35 +242,34 @@ func (d *demo) refuses(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.server.corrupt(v2)
-	d.tell("server", "from now on one bit of %s is wrong; its .sha256 is the right one", v2)
-	if err := d.change(v2, 2); err != nil {
+	if err := d.change(v4, 2); err != nil {
 		return err
 	}
-	if err := eventually(ctx, "the controller tells that it refused", func() error {
-		e, err := d.event(firewall.UpdateRefused, pid)
-		if err == nil && !strings.Contains(e.Message, "digest mismatch") {
-			err = errors.New(e.Message)
-		}
-		return err
-	}); err != nil {
+	if err := d.says(ctx, firewall.UpdateRefused, pid, "not a program for this machine"); err != nil {
 		return err
 	}
-	d.ok("event UpdateRefused by pid %d", pid)
+	if err := d.says(ctx, firewall.UpdateHeldBack, pid, "next try in"); err != nil {
+		return err
+	}
+	d.ok("events UpdateRefused and UpdateHeldBack by pid %d", pid)
 	if err := d.stillAtWork(ctx, pid, st.Reconciles); err != nil {
 		return err
 	}
 	requests := d.server.asked().minus(before)
+	if requests.programs != 2 || len(d.runs(v4)) != 0 {
+		return fmt.Errorf("requests: %v, started: %v", requests, d.runs(v4))
+	}
 	if err := d.nothingLeft(ctx, files); err != nil {
 		return err
 	}
-	d.ok("the %d files and directories in $DIR/bin are what they were, byte by byte", len(files))
-	d.table.row(v1, pid, "refused a corrupted "+v2, requests)
+	d.ok("requests: %v: after a second look it waits a minute, then two, …", requests)
+	d.ok("the %d files and directories in $DIR/bin are what they were, byte by byte, but for the record", len(files))
+	d.table.row(v4, 0, "another machine's: refused, never started", requests)
 	return nil
 }
 
-// stillAtWork waits for three more attempts, all in vain, by the same process,
-// and for the rule that came with the same spec.
+// stillAtWork waits for three more reconciles by the same process, and for the rule
+// that came with the same spec.
 func (d *demo) stillAtWork(ctx context.Context, pid, reconciles int) error {
 	if err := d.goesOn(ctx, pid, 3); err != nil {
 		return err
@@ -128,7 +278,7 @@ func (d *demo) stillAtWork(ctx context.Context, pid, reconciles int) error {
 	if err != nil {
 		return err
 	}
-	if now.NextVersion != v2 || now.ActualVersion != v1 || now.RulesInForce != 2 || !strings.Contains(now.Message, "digest mismatch") {
+	if now.NextVersion != v4 || now.ActualVersion != v1 || now.RulesInForce != 2 || !strings.Contains(now.Message, "not a program for this machine") {
 		return fmt.Errorf("the status says %+v", now)
 	}
 	rules, err := os.ReadFile(d.rules)
@@ -158,17 +308,65 @@ func (d *demo) nothingLeft(ctx context.Context, want map[string]string) error {
 	})
 }
 
-func (d *demo) recovers(ctx context.Context) error {
-	old := d.service.now().pid
-	d.server.repair()
-	before := d.server.asked()
-	d.tell("server", "%s is what it should be from now on; nobody touches the firewall", v2)
-	pid, err := d.replacedBy(ctx, v2, old)
+// repaired is the fixed version, whose first download is damaged and whose first
+// process is killed in its trial.
+func (d *demo) repaired(ctx context.Context) error {
+	old, before := d.service.now().pid, d.server.asked()
+	d.server.corrupt(v5)
+	d.tell("server", "the first %s that is sent will have one wrong bit", v5)
+	if err := d.change(v5, 1); err != nil {
+		return err
+	}
+	if err := d.says(ctx, firewall.UpdateRefused, old, "digest mismatch"); err != nil {
+		return err
+	}
+	d.ok("event UpdateRefused by pid %d, which goes on", old)
+	victim, err := d.powerCut(ctx, v5)
 	if err != nil {
 		return err
 	}
-	d.table.row(v2, pid, "came once the server was repaired", d.server.asked().minus(before))
+	pid, err := d.reports(ctx, v5, victim)
+	if err != nil {
+		return err
+	}
+	if p := d.service.find(pid); p.start.Left != trialStarts-2 || !p.start.OnTrial {
+		return fmt.Errorf("before pid %d the helper said %+v", pid, p.start)
+	}
+	d.ok("pid %d was killed in the trial, and nobody saw how it ended: pid %d is start 2 of %d", victim, pid, trialStarts)
+	if err := d.confirmed(ctx, v5, pid); err != nil {
+		return err
+	}
+	requests := d.server.asked().minus(before)
+	if requests.programs != 2 {
+		return fmt.Errorf("requests: %v, want 2 programs", requests)
+	}
+	d.table.row(v5, pid, "damaged, sent again, killed on trial, confirmed", requests)
 	return nil
+}
+
+// powerCut kills the first process of the version once it has come up, without a word
+// to the helper, and returns its pid.
+func (d *demo) powerCut(ctx context.Context, version string) (pid int, err error) {
+	err = eventually(ctx, version+" is on trial", func() error {
+		p := d.service.now()
+		if p.start.Version != version || !p.logged("starting version="+version) {
+			return fmt.Errorf("pid %d is not", p.pid)
+		}
+		pid = p.pid
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	d.tell("power", "fails: kill -9 of pid %d", pid)
+	d.service.signal(syscall.SIGKILL)
+	return pid, eventually(ctx, "it is gone", func() error {
+		p := d.service.find(pid)
+		if !p.exited || p.exit != "signal: killed" || p.logged("is confirmed") {
+			return fmt.Errorf("pid %d: %q", pid, p.exit)
+		}
+		return nil
+	})
 }
 
 func (d *demo) goesBack(ctx context.Context) error {
@@ -186,10 +384,7 @@ func (d *demo) goesBack(ctx context.Context) error {
 		return err
 	}
 	for _, reason := range []firewall.Reason{firewall.RolledBack, firewall.UpdateRejected} {
-		if err := eventually(ctx, "the controller tells it", func() error {
-			_, err := d.event(reason, pid)
-			return err
-		}); err != nil {
+		if err := d.says(ctx, reason, pid, "drops packets"); err != nil {
 			return err
 		}
 	}
@@ -203,28 +398,35 @@ func (d *demo) goesBack(ctx context.Context) error {
 		return err
 	case requests.programs != 0:
 		return fmt.Errorf("the rejected version was downloaded: %v", requests)
-	case now.NextVersion != v2 || len(now.Rejected) != 1 || now.Rejected[0].Version != v2:
+	case now.NextVersion != v5 || len(now.Rejected) != 3 || now.Rejected[2].Version != v5 || now.Rejected[2].Verdict != "manual":
 		return fmt.Errorf("the status says %+v", now)
 	}
 	if same, err := os.ReadFile(d.spec); err != nil || !bytes.Equal(same, spec) {
 		return fmt.Errorf("the spec was changed (%v)", err)
 	}
-	d.ok("events RolledBack and UpdateRejected by pid %d; the spec still says %s, untouched", pid, v2)
+	d.ok("events RolledBack and UpdateRejected by pid %d; the spec still says %s, untouched", pid, v5)
 	d.ok("after %d reconciles it is still %s; requests: %v", now.Reconciles, now.ActualVersion, requests)
-	d.table.row(v1, pid, "went back from "+v2+", which is rejected", requests)
+	d.table.row(v1, pid, "went back from "+v5+", which is rejected", requests)
 	return nil
 }
 
-func (d *demo) clears(ctx context.Context) error {
+func (d *demo) retries(ctx context.Context) error {
 	old, before := d.service.now().pid, d.server.asked()
-	if err := d.operator(ctx, "clear", "--target", d.target); err != nil {
+	d.tell("operator", "annotates the resource: %s: packets were fine", firewall.RetryAnnotation)
+	if err := d.writeSpec(v5, 1, "packets were fine"); err != nil {
 		return err
 	}
-	pid, err := d.replacedBy(ctx, v2, old)
+	pid, err := d.replacedBy(ctx, v5, old)
 	if err != nil {
 		return err
 	}
-	d.table.row(v2, pid, "allowed again, installed", d.server.asked().minus(before))
+	if err := d.says(ctx, firewall.Allowed, old, v5+" may be installed again"); err != nil {
+		return err
+	}
+	if err := d.confirmed(ctx, v5, pid); err != nil {
+		return err
+	}
+	d.table.row(v5, pid, "allowed again, on trial, confirmed", d.server.asked().minus(before))
 	return nil
 }
 
@@ -236,14 +438,15 @@ func (d *demo) stops(context.Context) error {
 		return fmt.Errorf("pid %d: %s", p.pid, p.exit)
 	}
 	d.ok("pid %d ended in order when it was told to", p.pid)
-	runs, answers, failures := d.poller.result()
+	runs, crashes, answers, failures := d.poller.result()
 	if len(failures) > 0 {
 		return fmt.Errorf("the program file could not be run %d times of %d: %s", len(failures), runs, failures[0])
 	}
-	if !slices.Equal(answers, []string{v0, v1, v2, v1, v2}) {
+	if !slices.Equal(answers, []string{v0, v1, v2, v1, v2, v1, v3, v1, v5, v1, v5}) {
 		return fmt.Errorf("\"firewall-controller -v\", run all the time, said %v", answers)
 	}
-	d.ok("\"firewall-controller -v\", run all the while: %d runs, %d failures", runs, len(failures))
+	d.ok("\"firewall-controller -v\", run all the while: %d runs, %d could not be executed or found", runs, len(failures))
+	d.ok("of these, ended badly by themselves: %d", crashes)
 	d.ok("and it answered %s", strings.Join(answers, ", then "))
 	return nil
 }

@@ -2,14 +2,17 @@
 
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+)
 
 // table is the summary: a row for each step that something came of.
 type table struct{ rows []row }
 
 type row struct {
 	version  string
-	pid      int
+	pid      int // 0: none
 	what     string
 	requests counts
 }
@@ -20,8 +23,12 @@ func (t *table) row(version string, pid int, what string, requests counts) {
 
 func (t *table) print(s *screen) {
 	s.say("")
-	s.say("%-8s  %8s  %-42s  %s", "version", "pid", "what happened", "requests")
+	s.say("%-8s  %8s  %-50s  %s", "version", "pid", "what happened", "requests")
 	for _, r := range t.rows {
-		s.say("%-8s  %8d  %-42s  %s", r.version, r.pid, r.what, fmt.Sprint(r.requests))
+		pid := "-"
+		if r.pid != 0 {
+			pid = strconv.Itoa(r.pid)
+		}
+		s.say("%-8s  %8s  %-50s  %s", r.version, pid, r.what, fmt.Sprint(r.requests))
 	}
 }

@@ -307,11 +307,11 @@ func TestReconcileRejected(t *testing.T) {
 
 func TestReconcileMalformedSpec(t *testing.T) {
 	s := newScene(t)
-	s.store.set(firewall.Spec{}, errors.New("malformed spec: line 3"))
+	s.store.set(firewall.Spec{}, fmt.Errorf("%w: line 3", firewall.ErrInvalid))
 	require.False(t, s.reconcile(t.Context()), "no spec so far: nothing to do, no reason to stop")
 	s.store.set(s.want("v1", 2), nil)
 	require.False(t, s.reconcile(t.Context()))
-	s.store.set(firewall.Spec{}, errors.New("malformed spec: line 3"))
+	s.store.set(firewall.Spec{}, fmt.Errorf("%w: line 3", firewall.ErrInvalid))
 	for range 2 {
 		require.False(t, s.reconcile(t.Context()))
 	}

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -39,7 +40,11 @@ func (c *Controller) report(ctx context.Context, up outcome, specErr, workErr er
 	for len(c.news) > 0 && c.send(ctx, c.news[0].reason, c.news[0].message) {
 		c.news = c.news[1:]
 	}
-	holds := map[firewall.Reason]bool{firewall.SpecInvalid: specErr != nil, firewall.WorkFailed: workErr != nil}
+	specReason := firewall.SpecUnread
+	if errors.Is(specErr, firewall.ErrInvalid) {
+		specReason = firewall.SpecInvalid
+	}
+	holds := map[firewall.Reason]bool{specReason: specErr != nil, firewall.WorkFailed: workErr != nil}
 	holds[up.reason] = true
 	if c.flight == nil {
 		maps.DeleteFunc(c.said, func(n notice, _ time.Time) bool { return !holds[n.reason] })
@@ -51,7 +56,7 @@ func (c *Controller) report(ctx context.Context, up outcome, specErr, workErr er
 	for _, p := range []struct {
 		reason firewall.Reason
 		err    error
-	}{{firewall.SpecInvalid, specErr}, {firewall.WorkFailed, workErr}} {
+	}{{specReason, specErr}, {firewall.WorkFailed, workErr}} {
 		if p.err != nil {
 			c.emit(ctx, p.reason, p.err.Error())
 			message = join(message, p.err.Error())
@@ -173,7 +178,7 @@ func previous(st selfupdate.Status) string {
 
 // onTrial is what a start on trial has to go.
 func onTrial(version string, s selfupdate.Start) string {
-	return fmt.Sprintf("%s is on trial: it has %v to confirm itself, and %d more starts", version, s.Deadline.Round(time.Second), s.Left)
+	return fmt.Sprintf("%s is on trial: it has %v to confirm itself; starts left after this one: %d", version, s.Deadline.Round(time.Second), s.Left)
 }
 
 // rolledBack says what was left, why, and what is thought of it.
@@ -181,7 +186,10 @@ func rolledBack(version string, st selfupdate.Status) string {
 	message := version + " is back"
 	if n := len(st.Rejected); n > 0 && st.Rejected[n-1].Reason == st.Last.Reason {
 		j := st.Rejected[n-1]
-		message += fmt.Sprintf(" from %s: %s: %s", j.Version, j.Class, j.Verdict)
+		message += " from " + j.Version + ": " + j.Class
+		if j.Verdict != j.Class {
+			message += ", " + j.Verdict
+		}
 	}
 	if st.Last.Reason != "" {
 		message += " (" + st.Last.Reason + ")"

@@ -96,7 +96,7 @@ func TestTrialConfirmed(t *testing.T) {
 		assert.Equal(t, time.Minute, s.pace())
 		require.False(t, s.reconcile(t.Context()))
 		assert.Equal(t, []firewall.Reason{firewall.Updated, firewall.OnTrial, firewall.Confirmed}, s.store.reasons())
-		assert.Contains(t, s.store.events[1].Message, "v2 is on trial: it has 10m0s to confirm itself, and 2 more starts")
+		assert.Contains(t, s.store.events[1].Message, "v2 is on trial: it has 10m0s to confirm itself; starts left after this one: 2")
 	})
 }
 
@@ -176,7 +176,7 @@ func TestTrialRejected(t *testing.T) {
 	fails()
 	require.False(t, s.reconcile(t.Context()))
 	assert.Equal(t, []firewall.Reason{firewall.Updated, firewall.RolledBack, firewall.UpdateHeldBack}, s.store.reasons())
-	assert.Contains(t, s.store.events[1].Message, "v1 is back from v2: unhealthy: pending (3 starts, not confirmed: ")
+	assert.Contains(t, s.store.events[1].Message, "v1 is back from v2: unhealthy, pending (3 starts, not confirmed: ")
 	assert.Equal(t, "pending", s.store.last().Rejected[0].Verdict)
 	require.False(t, s.reconcile(t.Context()), "here v1 proves that it is well itself")
 	require.True(t, s.reconcile(t.Context()), "so v2 is tried again")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/metal-stack/selfreconcile/examples/firewall-controller/internal/firewall"
@@ -109,9 +110,14 @@ func (c *Controller) retry(ctx context.Context, u *selfupdate.Updater) {
 	if err != nil {
 		c.cfg.Log.Warn("the rejections can't be lifted", "retry", c.spec.Retry, "error", err)
 	}
-	for _, j := range cleared {
-		c.tell(firewall.Allowed, j.Version+" may be installed again: "+c.spec.Retry)
+	if len(cleared) == 0 {
+		return
 	}
+	var versions []string
+	for _, j := range cleared {
+		versions = append(versions, j.Version)
+	}
+	c.tell(firewall.Allowed, strings.Join(versions, ", ")+" may be installed again: "+c.spec.Retry)
 }
 
 // take starts an update.

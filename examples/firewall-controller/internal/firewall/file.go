@@ -60,10 +60,10 @@ func (f *File) Spec(context.Context) (Spec, error) {
 func parse(data []byte) (Spec, error) {
 	var m manifest
 	if err := yaml.UnmarshalStrict(data, &m); err != nil {
-		return Spec{}, fmt.Errorf("malformed spec: %w", err)
+		return Spec{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	if m.Spec == nil {
-		return Spec{}, errors.New("malformed spec: no key spec")
+		return Spec{}, fmt.Errorf("%w: no key spec", ErrInvalid)
 	}
 	m.Spec.Retry = m.Metadata.annotations[RetryAnnotation]
 	return *m.Spec, nil

@@ -2,6 +2,7 @@ package firewall
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,6 +45,7 @@ func TestFileSpec(t *testing.T) {
 			spec, err := f.Spec(t.Context())
 			if tt.want != "" {
 				require.ErrorContains(t, err, tt.want)
+				assert.Equal(t, tt.name != "too large", errors.Is(err, ErrInvalid))
 				return
 			}
 			require.NoError(t, err)
@@ -51,7 +53,11 @@ func TestFileSpec(t *testing.T) {
 			assert.Equal(t, []EgressRule{{NetworkID: "internet", IPs: []string{"192.0.2.1"}}}, spec.EgressRules)
 		})
 	}
-	_, err := (&File{SpecPath: filepath.Join(t.TempDir(), "none")}).Spec(t.Context())
+	annotated := strings.Replace(good, "  name: firewall\n", "  name: firewall\n  uid: x\n  annotations:\n    "+RetryAnnotation+": again\n", 1)
+	spec, err := parse([]byte(annotated))
+	require.NoError(t, err)
+	assert.Equal(t, "again", spec.Retry)
+	_, err = (&File{SpecPath: filepath.Join(t.TempDir(), "none")}).Spec(t.Context())
 	assert.ErrorIs(t, err, os.ErrNotExist)
 }
 

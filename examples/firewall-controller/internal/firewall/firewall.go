@@ -8,6 +8,7 @@ package firewall
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -103,6 +104,7 @@ const (
 	RolledBack            Reason = "RolledBack"            // this is the version that came back
 	Replaced              Reason = "Replaced"              // the program file was replaced from outside, the process ends for it
 	SpecInvalid           Reason = "SpecInvalid"           // the spec, or the URL in it, can't be used
+	SpecUnread            Reason = "SpecUnread"            // the API does not answer, or there is no spec
 	WorkFailed            Reason = "WorkFailed"            // the rest of the work
 )
 
@@ -115,10 +117,14 @@ func (r Reason) Warning() bool {
 	return true
 }
 
+// ErrInvalid says that the spec was read and makes no sense.
+var ErrInvalid = errors.New("malformed spec")
+
 // Store is where spec, status and events are: one firewall's.
 type Store interface {
-	// Spec returns the spec as it is now. A spec that can't be read or understood
-	// is an error; the controller then goes on with the one that it had.
+	// Spec returns the spec as it is now. One that can't be read is an error, and one
+	// that can't be understood is [ErrInvalid]; the controller then goes on with the one
+	// that it had.
 	Spec(ctx context.Context) (Spec, error)
 
 	// Changes returns a channel that yields after a change of the spec (its
