@@ -45,6 +45,10 @@ func (a advice) about(err error, e *env) string {
 		return "wait until the other update has ended"
 	case is(selfupdate.ErrNoTarget):
 		return e.noTargetAdvice()
+	case is(selfupdate.ErrOnTrial):
+		return "wait until that one has confirmed itself, or decide: selfupdate confirm --target " + quote(e.target) + ", or selfupdate rollback"
+	case is(selfupdate.ErrExpired):
+		return "too late: restart the service, and the program before comes back; see selfupdate status --target " + quote(e.target)
 	case is(selfupdate.ErrRecordFormat):
 		return "use a newer selfupdate"
 	case is(selfupdate.ErrNotFound):

@@ -29,6 +29,9 @@ type applyFlags struct {
 	create, refresh, dryRun bool
 	anyFormat, otherProgram bool
 	managedAnyway           bool
+	trial, outside          bool
+	starts                  int
+	deadline                time.Duration
 	owner, repo, token      string          // derived
 	set                     map[string]bool // the flags that were given
 }
@@ -44,6 +47,8 @@ func applyCommand(e *env) *command {
 		about: "Downloads the program, verifies it and puts it at PATH in one step: at every instant PATH is the old program or the " +
 			"new one, whole. Mode and owner stay. The old program is kept for \"selfupdate rollback\". When PATH is that release " +
 			"already, nothing is done. A running program is not restarted.\n\n" +
+			"With --trial the new program must confirm itself after a restart, or the old one comes back: by \"selfupdate-guard\" in " +
+			"its unit, and by the program itself as far as it gets.\n\n" +
 			"Why the bytes may run here must be said: --digest names them, --unsigned-checksum trusts the checksum file that lies " +
 			"beside them. With --digest no checksum file is fetched.\n\n" +
 			"With --github, --tag and --asset and no token, GitHub's API is not asked (it allows 60 requests an hour and address without " +
@@ -77,6 +82,7 @@ var applyOrder = [...]string{
 	"Which release, by URL:", "url", "sums-url", "version",
 	"Which release, from GitHub:", "github", "tag", "pre-releases", "asset", "sums", "api-url", "token-file",
 	"Why it may run here (exactly one):", "digest", "unsigned-checksum",
+	"On trial:", "trial", "starts", "deadline", "confirmed-outside",
 	"How:", "dry-run", "refresh", "max-size", "stall", "allow-http", "allow-any-format", "allow-other-program",
 }
 
@@ -100,8 +106,13 @@ func (a *applyFlags) define(fs *flag.FlagSet) {
 	fs.TextVar(&a.digest, "digest", checksum.Digest{}, "the `DIGEST` that the file must have, from a place of your own: sha256:HEX or sha512:HEX (default none)")
 	fs.StringVar(&a.reason, "unsigned-checksum", "", "trust the checksum file beside the program, which shows that nothing broke on the way, not who made it; the `REASON` is recorded (default none)")
 
+	fs.BoolVar(&a.trial, "trial", false, "the new program has to confirm itself, or the old one comes back by itself; it must contain this module for that")
+	fs.IntVar(&a.starts, "starts", selfupdate.DefaultStarts, "`N` starts, 1 to 16, are its chance to confirm itself")
+	fs.DurationVar(&a.deadline, "deadline", selfupdate.DefaultDeadline, "the `DURATION` (such as 90s, 10m) from each start within which it has to; longer than the longest outage that should not end a trial")
+	fs.BoolVar(&a.outside, "confirmed-outside", false, "it is confirmed by \"selfupdate confirm\" or another program, so it need not contain this module")
+
 	fs.BoolVar(&a.dryRun, "dry-run", false, "only say what would be done; the checksum file is fetched and the program's URL asked")
-	fs.BoolVar(&a.refresh, "refresh", false, "ask for the checksum file even when version and URL are those installed: sees a moved \"latest\"")
+	fs.BoolVar(&a.refresh, "refresh", false, "ask for the checksum file even when version and URL are those installed: sees a moved \"latest\"; and try at once what was refused before and is held back")
 	fs.Int64Var(&a.maxSize, "max-size", selfupdate.DefaultMaxSize, "the largest download in `BYTES`, 512 MiB unless given")
 	fs.DurationVar(&a.stall, "stall", 60*time.Second, "give up after this `DURATION` (such as 90s, 2m) without a byte; also the longest wait for an answer to begin")
 	fs.BoolVar(&a.allowHTTP, "allow-http", false, "accept http:// too: anybody on the way can read and change what is sent (not needed with --digest)")
@@ -128,10 +139,30 @@ func (a *applyFlags) check(e *env) error {
 	case a.stall <= 0:
 		return usagef("--stall: more than 0, such as 60s")
 	}
+	if err := a.checkTrial(); err != nil {
+		return err
+	}
 	if a.set["url"] {
 		return a.checkURL()
 	}
 	return a.checkGitHub()
+}
+
+func (a *applyFlags) checkTrial() error {
+	switch {
+	case a.starts < 1 || a.starts > 16:
+		return usagef("--starts: 1 to 16")
+	case a.deadline <= 0:
+		return usagef("--deadline: more than 0, such as 10m")
+	case a.trial:
+		return nil
+	}
+	for _, name := range []string{"starts", "deadline", "confirmed-outside"} {
+		if a.set[name] {
+			return usagef("--%s is about a trial: add --trial", name)
+		}
+	}
+	return nil
 }
 
 func (a *applyFlags) checkURL() error {
@@ -201,6 +232,9 @@ func (a *applyFlags) config(e *env) selfupdate.Config {
 	if a.set["digest"] {
 		cfg.Trust = selfupdate.Pinned(a.digest)
 	}
+	if a.trial {
+		cfg.Trial = &selfupdate.Trial{Starts: a.starts, Deadline: a.deadline, Outside: a.outside}
+	}
 	if !a.managedAnyway {
 		cfg.Refuse = func(target string) error {
 			if m := selfupdate.ManagedBy(target); m != "" {
@@ -232,12 +266,15 @@ func (a *applyFlags) install(ctx context.Context, e *env, cfg selfupdate.Config,
 	if err != nil {
 		return err
 	}
-	return e.result(outcome{res, e.target}, e.applyText(res))
+	return e.result(outcome{res, e.target}, a.text(e, res))
 }
 
-func (e *env) applyText(res selfupdate.Result) string {
+func (a *applyFlags) text(e *env, res selfupdate.Result) string {
 	name := program(res.Version, res.SHA256.String())
-	if res.Outcome == selfupdate.UpToDate {
+	switch {
+	case res.Outcome == selfupdate.UpToDate && res.OnTrial:
+		return fmt.Sprintf("nothing to do: %s is %s already, on trial and not confirmed yet\n", e.target, name)
+	case res.Outcome == selfupdate.UpToDate:
 		return fmt.Sprintf("nothing to do: %s is %s already\n", e.target, name)
 	}
 	var b strings.Builder
@@ -246,8 +283,41 @@ func (e *env) applyText(res selfupdate.Result) string {
 		fmt.Fprintf(&b, ", from %s", res.Previous)
 	}
 	fmt.Fprintf(&b, "\ntrust: %s; to go back: selfupdate rollback --target %s\n", res.Policy, quote(e.target))
-	b.WriteString("a program that is running is not restarted: do that yourself\n")
+	switch {
+	case res.OnTrial:
+		b.WriteString(a.trialText(e))
+	case a.trial:
+		b.WriteString("no trial: there is no program to go back to\n")
+		fallthrough
+	default:
+		b.WriteString("a program that is running is not restarted: do that yourself\n")
+	}
 	return b.String()
+}
+
+// trialText says what has to happen now, and what watches over it.
+func (a *applyFlags) trialText(e *env) string {
+	who := "it must confirm itself"
+	if a.outside {
+		who = "it must be confirmed (selfupdate confirm --target " + quote(e.target) + ")"
+	}
+	s := fmt.Sprintf("on trial: restart the service; %s within %s of a start, in at most %d starts, or the program before comes back\n", who, short(a.deadline), a.starts)
+	if st, err := selfupdate.ReadStatus(e.target, nil); err == nil {
+		s += "protection: " + protection(st.Protection) + "\n"
+	}
+	return s
+}
+
+// short is a duration without units of zero at its end: 10m, not 10m0s.
+func short(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
 }
 
 // planned is a plan with the target that it is about.

@@ -14,8 +14,8 @@ func clearCommand(e *env) *command {
 	c := &command{
 		name: "clear", summary: "allow a rejected version again",
 		forms: []string{"clear --target PATH [DIGEST | --all]"},
-		about: "Lifts the rejection of a digest, which \"selfupdate rollback\" left behind, so that an update may install it " +
-			"again. Nothing is installed by this.\n\n" +
+		about: "Lifts the rejection of a digest, which \"selfupdate rollback\", a trial that failed or a probe left behind, so " +
+			"that an update may install it again. Nothing is installed by this.\n\n" +
 			"DIGEST is sha256:HEX or sha512:HEX as \"selfupdate status\" shows it. Without it the only rejection there is gets " +
 			"lifted; of several none is, and they are listed.",
 		flags:   e.newFlags("clear"),
@@ -96,8 +96,10 @@ func (e *env) listRejected(st selfupdate.Status) string {
 	var b strings.Builder
 	for _, r := range st.Rejected {
 		fmt.Fprintf(&b, "\n  %s  # %s", e.clearCommand(r), or(r.Version, "version unknown"))
-		if r.Reason != "" {
-			b.WriteString(", " + strings.ReplaceAll(r.Reason, "\n", " "))
+		for _, s := range []string{verdict(r), r.Reason} {
+			if s != "" {
+				b.WriteString(", " + strings.ReplaceAll(s, "\n", " "))
+			}
 		}
 	}
 	return b.String()

@@ -48,7 +48,7 @@ type command struct {
 // commands returns all subcommands, in the order of the help.
 func commands(e *env) []*command {
 	return []*command{
-		applyCommand(e), rollbackCommand(e), clearCommand(e), statusCommand(e), verifyCommand(e), versionCommand(e),
+		applyCommand(e), confirmCommand(e), rollbackCommand(e), clearCommand(e), statusCommand(e), verifyCommand(e), versionCommand(e),
 	}
 }
 

@@ -55,6 +55,7 @@ var sentinels = []error{
 	selfupdate.ErrNoChecksum, selfupdate.ErrRejected, selfupdate.ErrTooLarge, selfupdate.ErrFormat,
 	selfupdate.ErrOtherProgram, selfupdate.ErrAsset, selfupdate.ErrInsecure, selfupdate.ErrResponse,
 	selfupdate.ErrManaged, selfupdate.ErrVersionMismatch, selfupdate.ErrBusy, selfupdate.ErrNoTarget,
+	selfupdate.ErrOnTrial, selfupdate.ErrExpired, selfupdate.ErrCannotConfirm, selfupdate.ErrHeldBack,
 	selfupdate.ErrPermission, selfupdate.ErrNoSpace, selfupdate.ErrNoPrevious, selfupdate.ErrRecordFormat,
 }
 

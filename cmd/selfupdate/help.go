@@ -9,7 +9,8 @@ import (
 
 const exitCodes = `Exit codes:
   0  done, or nothing to do
-  1  temporary: the network, a rate limit, not published yet, interrupted: try again later
+  1  temporary: the network, a rate limit, not published yet, another version on
+     trial, interrupted: try again later
   2  wrong usage
   3  refused: the file, its checksum, its format or a rejection; trying again won't help
   4  local: permission, space, a busy or missing target, an unreadable file

@@ -1,6 +1,6 @@
 // Command selfupdate is for whoever operates a program that this module updates,
 // or publishes one: it installs a release, goes back, lifts a rejection, shows the
-// state, and checks a file against a checksum file. "selfupdate help" says how.
+// state, confirms a version on trial, and checks a file against a checksum file. "selfupdate help" says how.
 //
 // It reads no environment variable but those of the HTTP proxies (HTTPS_PROXY,
 // HTTP_PROXY, NO_PROXY) and, through crypto/x509, of the trusted certificates

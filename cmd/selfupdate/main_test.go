@@ -21,7 +21,8 @@ import (
 
 // programs are what the tests install, by their name: real programs for this
 // machine, of one module, that differ in the version they print. "other" is of
-// another module, "foreign" for another machine, "text" is none.
+// another module, "foreign" for another machine, "text" is none. t1 to t5 contain
+// this module and can be put on trial.
 var programs = map[string][]byte{}
 
 // toolVersionForTests is what the tool is built as.
@@ -67,6 +68,17 @@ func build(dir string) error {
 	for v := range 5 {
 		name := fmt.Sprintf("v%d", v+1)
 		programs[name] = bytes.ReplaceAll(programs["app"], []byte("version-0"), []byte("version-"+strconv.Itoa(v+1)))
+	}
+	service := filepath.Join(dir, "service")
+	if err := goBuild(".", "", "-ldflags", "-s -w", "-o", service, "./testdata/service"); err != nil {
+		return err
+	}
+	data, err := os.ReadFile(service)
+	if err != nil {
+		return err
+	}
+	for v := range 5 {
+		programs[fmt.Sprintf("t%d", v+1)] = bytes.ReplaceAll(data, []byte("version-0"), []byte("version-"+strconv.Itoa(v+1)))
 	}
 	foreign := bytes.Clone(programs["v1"])
 	if runtime.GOOS == "linux" {

@@ -32,6 +32,8 @@ func (a advice) refusal(err error, command string) string {
 		{selfupdate.ErrFormat, "the asset must be the program itself, for this machine (archives are not unpacked); --allow-any-format installs it all the same"},
 		{selfupdate.ErrOtherProgram, "if this is meant, --allow-other-program"},
 		{selfupdate.ErrVersionMismatch, "if this is meant, --allow-other-program"},
+		{selfupdate.ErrCannotConfirm, "if somebody else confirms it, --confirmed-outside; else leave out --trial"},
+		{selfupdate.ErrHeldBack, "wait for a corrected release, or try again at once with --refresh"},
 		{selfupdate.ErrAsset, "name the asset with --asset"},
 		{selfupdate.ErrTooLarge, a.tooLarge(err)},
 		{selfupdate.ErrResponse, a.response(err)},

@@ -15,7 +15,7 @@ func rollbackCommand(e *env) *command {
 		forms: []string{"rollback --target PATH [--no-reject] [--reason TEXT]"},
 		about: "Puts the previous program back in one step, from this machine's disk, verified; it needs no network, and the " +
 			"current program may be broken or gone. The digest that is left is rejected: no update installs it again until " +
-			"\"selfupdate clear\" allows it. Run again, it goes back further.\n\n" +
+			"\"selfupdate clear\" allows it. Run again, it goes back further. It also ends a trial, for the program before it.\n\n" +
 			"A running program is not restarted.",
 		flags: e.newFlags("rollback"),
 		order: append([]string{"Flags:", "target", "no-reject", "reason"}, shared[:]...),
@@ -53,13 +53,16 @@ func rollback(ctx context.Context, e *env, opts selfupdate.RollbackOptions) erro
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "rolled back %s to %s\n", e.target, program(res.Version, res.SHA256.String()))
-	if berr == nil && before.Current != nil {
-		left := selfupdate.Rejection{SHA256: before.Current.SHA256}
-		if opts.KeepAllowed {
-			fmt.Fprintf(&b, "%s stays installable\n", program(before.Current.Version, left.SHA256.String()))
-		} else {
-			fmt.Fprintf(&b, "%s is rejected; to allow it again: %s\n", or(before.Current.Version, "what was there"), e.clearCommand(left))
-		}
+	left := before.Current
+	if before.Trial != nil {
+		left = &before.Trial.Candidate
+	}
+	switch {
+	case berr != nil || left == nil:
+	case opts.KeepAllowed:
+		fmt.Fprintf(&b, "%s stays installable\n", program(left.Version, left.SHA256.String()))
+	default:
+		fmt.Fprintf(&b, "%s is rejected; to allow it again: %s\n", or(left.Version, "what was there"), e.clearCommand(selfupdate.Rejection{SHA256: left.SHA256}))
 	}
 	b.WriteString("a program that is running is not restarted: do that yourself\n")
 	return e.result(outcome{res, e.target}, b.String())

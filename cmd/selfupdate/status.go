@@ -55,14 +55,16 @@ func (t *table) row(key string, lines ...string) {
 func (e *env) statusText(st selfupdate.Status) string {
 	var t table
 	t.row("target", st.Target)
+	label := "current"
+	if st.Trial != nil {
+		e.trialRows(&t, st)
+		label = "before"
+	}
 	if c := st.Current; c != nil {
-		t.row("current", or(c.Version, "version unknown")+", "+size(c.Size), c.SHA256.String(), published(c), c.URL)
+		t.row(label, or(c.Version, "version unknown")+", "+size(c.Size), c.SHA256.String(), published(c), c.URL)
 		t.row("trust", or(c.Policy, "none recorded: it was not installed by this tool"))
 	} else {
 		t.row("current", "nothing is installed")
-	}
-	if st.Phase == "trial" {
-		t.row("phase", "on trial: not confirmed yet")
 	}
 	if st.Damaged {
 		t.row("damaged", "the record can't be read: this is what the disk shows, and rejections are lost; the next update writes a new record")
@@ -76,21 +78,20 @@ func (e *env) statusText(st selfupdate.Status) string {
 	if st.Unfinished {
 		t.row("unfinished", "an update or a rollback was interrupted; the next one ends it, and the target is whole all the same")
 	}
-	if len(st.Previous) > 0 {
-		t.row("rollback", "goes back to "+program(st.Previous[0].Version, st.Previous[0].SHA256.String()), "selfupdate rollback --target "+quote(e.target))
-		for _, p := range st.Previous[1:] {
-			t.row("", "and then to "+program(p.Version, p.SHA256.String()))
-		}
-	} else {
-		t.row("rollback", "nothing to go back to")
+	e.rollbackRows(&t, st)
+	if s := st.Spare; s != nil {
+		t.row("kept", program(s.Version, s.SHA256.String()), "it was on trial; an update to it needs no download")
 	}
 	for _, r := range st.Rejected {
-		t.row("rejected", program(r.Version, r.SHA256.String()), sentence(r.Class, r.Reason), "to allow it again: "+e.clearCommand(r))
+		t.row("rejected", program(r.Version, r.SHA256.String()), sentence(r.Class, r.Reason), verdict(r), "to allow it again: "+e.clearCommand(r))
 	}
 	if l := st.Last; l != nil {
 		t.row("last", strings.TrimSuffix(l.Outcome+" at "+l.At.UTC().Format(time.RFC3339)+": "+l.Reason, ": "))
 	}
 	t.row("protection", protection(st.Protection))
+	if st.PendingRestart {
+		t.row("restart", "the program at the target was not restarted since it changed: restart the service")
+	}
 	if st.RestartNeeded {
 		t.row("restart", "this process is an older file of the target")
 	}
@@ -105,8 +106,64 @@ func published(p *selfupdate.Program) string {
 }
 
 func protection(p string) string {
-	if p == "none" {
-		return "none — a version that crashes stays until somebody rolls back"
+	switch p {
+	case "full":
+		return "full — a version on trial that crashes or hangs is taken back from outside"
+	case "no-timer":
+		return "no-timer — selfupdate-guard pre was seen, but no tick: a version on trial that hangs before it gets far stays"
+	case "no-helper":
+		return "no-helper — no selfupdate-guard was seen since the machine was started: a version that crashes at its start stays until somebody rolls back"
 	}
 	return p
+}
+
+// trialRows describes a trial.
+func (e *env) trialRows(t *table, st selfupdate.Status) {
+	tr := st.Trial
+	c, starts := tr.Candidate, fmt.Sprintf("start %d of %d", tr.Started, tr.Max)
+	switch {
+	case tr.Expired:
+		starts += ", its time is over: the next start goes back"
+	case tr.Left > 0:
+		starts += ", " + short(tr.Left.Round(time.Second)) + " left to confirm"
+	default:
+		starts += ", not running; a start has " + short(tr.Deadline) + " to confirm"
+	}
+	where := ""
+	if !tr.AtTarget {
+		where = "it is not at the target: a start switches to it"
+	}
+	t.row("on trial", append([]string{or(c.Version, "version unknown") + ", " + size(c.Size), c.SHA256.String(), published(&c), c.URL, starts, where, tr.Reason}, tr.Failures...)...)
+	t.row("", "to keep it: selfupdate confirm --target "+quote(e.target))
+}
+
+func (e *env) rollbackRows(t *table, st selfupdate.Status) {
+	back := st.Previous
+	if st.Trial != nil && st.Current != nil {
+		back = append([]selfupdate.Program{*st.Current}, back...)
+	}
+	if len(back) == 0 {
+		t.row("rollback", "nothing to go back to")
+		return
+	}
+	t.row("rollback", "goes back to "+program(back[0].Version, back[0].SHA256.String()), "selfupdate rollback --target "+quote(e.target))
+	for _, p := range back[1:] {
+		t.row("", "and then to "+program(p.Version, p.SHA256.String()))
+	}
+}
+
+// verdict says whether a rejected version is tried again; "" when its class says it.
+func verdict(r selfupdate.Rejection) string {
+	switch r.Verdict {
+	case "pending":
+		return "pending: decided once the program that came back has confirmed itself"
+	case "inconclusive":
+		if r.Retries > 0 {
+			return fmt.Sprintf("inconclusive: an update may try it again, %d more at most", r.Retries)
+		}
+		return "inconclusive, but tried too often: not installed again"
+	case "guilty":
+		return "guilty: not installed again"
+	}
+	return ""
 }
