@@ -47,11 +47,11 @@ func checkFormat(f io.ReaderAt, size int64, p Platform, stat func(string) (fs.Fi
 	}
 	switch {
 	case got != want:
-		return fmt.Errorf("%w (%s/%s): its format is %s", ErrFormat, p.OS, p.Arch, got)
+		return fmt.Errorf("%w (%s/%s): it is a %s file", ErrFormat, p.OS, p.Arch, got)
 	case err != nil:
 		return fmt.Errorf("%w (%s/%s): %w", ErrFormat, p.OS, p.Arch, err)
 	case arch != p.Arch && knownArch(p.Arch):
-		return fmt.Errorf("%w (%s/%s): its format is %s, for %s", ErrFormat, p.OS, p.Arch, got, arch)
+		return fmt.Errorf("%w (%s/%s): it is a %s file for %s", ErrFormat, p.OS, p.Arch, got, arch)
 	}
 	return nil
 }
