@@ -325,3 +325,34 @@ func TestClearThatMayNotLook(t *testing.T) {
 	_, err = u.Clear(t.Context(), ClearOptions{All: true})
 	require.True(t, errors.Is(err, os.ErrPermission))
 }
+
+// A confirmation that finds a damaged record has nothing to say: it used to put a
+// record without a phase in its place, at every call.
+func TestConfirmDamagedRecord(t *testing.T) {
+	m := trialMachine(t)
+	u, _ := m.begin()
+	require.NoError(t, u.Confirm(t.Context()))
+	path := m.helper().target.record()
+	require.NoError(t, os.WriteFile(path, []byte("damaged"), 0o600))
+	require.NoError(t, u.Confirm(t.Context()))
+	got, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, "damaged", string(got))
+}
+
+// A damaged slot's file is also .app.rollback: without a record to tell, that is no
+// program to go back to.
+func TestSalvageDamagedWayBack(t *testing.T) {
+	path := installed(t, "s1")
+	u := updater(t, path)
+	require.NoError(t, applyRelease(u, t.Context(), releaseOf(t, "s2", "s2").Release))
+	f, err := os.OpenFile(u.target.rollback, os.O_WRONLY, 0)
+	require.NoError(t, err)
+	_, err = f.WriteAt([]byte("x"), 2000)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	require.NoError(t, os.WriteFile(u.target.record(), []byte("damaged"), 0o600))
+	_, err = u.Rollback(t.Context(), RollbackOptions{})
+	require.ErrorIs(t, err, ErrNoPrevious)
+	assert.Equal(t, "s2", whole(t, path))
+}

@@ -24,13 +24,24 @@ func (t *target) salvage(current checksum.Digest, damaged bool) []entry {
 			good = append(good, entry{SHA256: got, Size: fi.Size(), Confirmed: true, Stat: stampOf(fi)})
 		}
 	}
-	add(t.rollback, checksum.Digest{})
+	add(t.rollback, t.slotOf(t.rollback))
 	if damaged {
 		for _, d := range t.slotsByAge() {
 			add(t.slot(d), d)
 		}
 	}
 	return good
+}
+
+// slotOf returns under which digest a file is a slot, which it must then have; zero
+// when it is none.
+func (t *target) slotOf(path string) checksum.Digest {
+	for _, d := range t.slotsByAge() {
+		if t.same(path, t.slot(d)) {
+			return d
+		}
+	}
+	return checksum.Digest{}
 }
 
 // slotsByAge returns the digests that name slots, the newest file first.

@@ -83,6 +83,9 @@ func (t *target) change(change func(r *record) error) error {
 	if err := change(&r); err != nil {
 		return err
 	}
+	if r.Phase == "" {
+		return nil // nothing to say: not a new record, nor one in the place of a damaged one
+	}
 	after, err := encodeRecord(r)
 	if err != nil {
 		return failed("write record", t.record(), err)
