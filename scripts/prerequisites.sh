@@ -18,6 +18,9 @@ need mkfs.xfs  xfsprogs     # the same where a missing fsync shows
 need mount     mount
 need ip        iproute2     # the loopback of the tests' own network namespace
 need git       git
+need nsenter   util-linux   # into the systemd of a test
+need systemd-analyze systemd           # the units, checked
+need systemd-nspawn  systemd-container # the units, under a systemd of their own
 
 [[ ${#missing[@]} -eq 0 ]] && exit 0
 say "installing ${missing[*]}"

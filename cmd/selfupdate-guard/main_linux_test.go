@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -367,4 +368,32 @@ func BenchmarkPre(b *testing.B) {
 	b.Run("version", func(b *testing.B) { run(b, "version") }) // the cost of any process
 	require.NoError(b, install(target, "v3", &selfupdate.Trial{Starts: 16, Deadline: time.Hour, Outside: true}))
 	b.Run("on trial", func(b *testing.B) { run(b, "post", "--orderly", "--target", target) })
+}
+
+// TestDocumentedCommands: what docs/operations.md and the units tell to type is
+// understood: it may fail for this target, but never for its flags.
+func TestDocumentedCommands(t *testing.T) {
+	found := 0
+	for _, name := range []string{"docs/operations.md", "README.md", "systemd/firewall-controller.service", "systemd/firewall-controller-selfupdate.service", "systemd/firewall-controller.service.d/10-selfupdate.conf"} {
+		text, err := os.ReadFile(filepath.Join("../..", name))
+		require.NoError(t, err)
+		for _, m := range regexp.MustCompile("(?m)(?:^|`|/usr/local/bin/)selfupdate-guard ((?:pre|post|tick|status|confirm|rollback|clear) --target [^`\n]*)").FindAllSubmatch(text, -1) {
+			found++
+			target, _ := onTrial(t, 3)
+			line := strings.NewReplacer("$T", target, "/usr/local/bin/firewall-controller", target).Replace(string(m[1]))
+			line = strings.ReplaceAll(line, "--every 10s", "--every 10s & sleep 0.3; kill $!")
+			cmd := exec.Command("sh", "-c", tool+" "+line)
+			cmd.Env = append(os.Environ(), "PATH="+fakeSystemctl(t)+":"+os.Getenv("PATH"))
+			out, _ := cmd.CombinedOutput()
+			assert.Contains(t, []int{exitDone, exitTemporary}, cmd.ProcessState.ExitCode(), "%s: %s: %s", name, line, out)
+		}
+	}
+	assert.Greater(t, found, 12)
+}
+
+// fakeSystemctl returns a directory with a systemctl that does nothing.
+func fakeSystemctl(t *testing.T) string {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "systemctl"), []byte("#!/bin/sh\n"), 0o755))
+	return dir
 }

@@ -58,6 +58,9 @@ func (e *env) startOf(ctx context.Context) error {
 		if text := preText(r.s); text != "" {
 			e.notef("%s", text)
 		}
+		if r.err != nil && strings.Contains(r.s.Reason, r.err.Error()) {
+			return nil // said
+		}
 		if _, err := os.Stat(e.target); r.err == nil && errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%w: %s", selfupdate.ErrNoTarget, e.target)
 		}
