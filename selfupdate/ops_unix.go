@@ -49,21 +49,6 @@ func lockFile(path string) (func(), error) {
 	}, nil
 }
 
-// syncDir makes the names in a directory durable. Some network file systems
-// can't sync a directory and say EINVAL: they have nothing better to offer.
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	err = d.Sync()
-	_ = d.Close() // opened for reading: nothing is lost by it
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) {
-		return nil
-	}
-	return err
-}
-
 // commit puts the file from at the target in one step: at every instant the
 // target names the old file or the new one, whole.
 func commit(from, target string) error { return os.Rename(from, target) }

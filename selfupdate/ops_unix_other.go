@@ -3,6 +3,7 @@
 package selfupdate
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"syscall"
@@ -36,3 +37,18 @@ func ownExecutable() (string, error) { return os.Executable() }
 // ownFile returns the file at the path that this process was started from: a
 // guess after that path was replaced, since there is no /proc/self/exe.
 func ownFile() (fs.FileInfo, error) { return nil, syscall.ENOTSUP }
+
+// syncDir makes the names in a directory durable. Some network file systems
+// can't sync a directory and say EINVAL: they have nothing better to offer.
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	_ = d.Close() // opened for reading: nothing is lost by it
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) {
+		return nil
+	}
+	return err
+}

@@ -344,7 +344,10 @@ func decodeRecord(data []byte) (record, error) {
 	if err := json.Unmarshal(env.Record, &r); err != nil {
 		return record{}, fmt.Errorf("%w: %v", errDamaged, err)
 	}
-	return r, r.validate()
+	if err := r.validate(); err != nil {
+		return record{}, err
+	}
+	return r, nil
 }
 
 func (r *record) validate() error {

@@ -95,6 +95,9 @@ func (t *target) begin(ctx context.Context, me fs.FileInfo) (s Start, id string,
 
 // beginStable adopts what an operator put there, and restores what is gone.
 func (t *target) beginStable(r record, pre bool) (Start, error) {
+	if t.holds(r.Current) && !(pre && r.PendingRestart) { // nearly every start
+		return Start{Version: r.Current.Version}, nil
+	}
 	_, err := t.sys.lstat(t.target)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && r.Current != nil && pre:
