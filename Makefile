@@ -24,7 +24,7 @@ lint: ## golangci-lint (its first build takes minutes)
 demo: ## real controllers update themselves, refuse a bad release and go back: one screen
 	@cd examples/firewall-controller && go run ./demo
 
-bench: ## our Apply, minio/selfupdate's and the plain reference, side by side (BENCHFLAGS="-rounds 3 -sizes 8,64")
+bench: ## our Apply beside others, and what a start costs; BENCHFLAGS="-rounds 3", -powercut: what a power cut leaves
 	@cd bench && go run . $(BENCHFLAGS)
 
 fuzz: ## every fuzz target for FUZZTIME (30s)

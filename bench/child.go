@@ -24,8 +24,11 @@ const childVar = "SELFRECONCILE_BENCH_CHILD"
 
 // job is what a child process is asked for.
 type job struct {
-	Contender string // or serve
+	Contender string // or serve, calling
 	Dir       string // serve: what
+	Call      string // calling: what
+	N         int    // calling: how often
+	Announce  bool   // say when the update begins and when it succeeded, and flush nothing
 	URL       string
 	Version   string
 	Target    string
@@ -33,7 +36,13 @@ type job struct {
 	Profile   string
 }
 
-const serve = "serve"
+const (
+	serve   = "serve"
+	calling = "call"
+	cutting = "cut"
+
+	began, succeeded = "began", "succeeded"
+)
 
 // result is what a child process measured.
 type result struct {
@@ -52,6 +61,10 @@ func childMain() int {
 	case err != nil:
 	case j.Contender == serve:
 		err = serveFiles(j.Dir)
+	case j.Contender == calling:
+		err = callMany(j)
+	case j.Contender == cutting:
+		err = cutPower(j)
 	default:
 		err = j.run()
 	}
@@ -84,6 +97,14 @@ func (j job) run() error {
 		defer pprof.StopCPUProfile()
 	}
 
+	if j.Announce {
+		fmt.Println(began)
+		if err := update(j); err != nil {
+			return err
+		}
+		fmt.Println(succeeded)
+		return nil
+	}
 	var r result
 	cpu, start := cpuTime(), time.Now()
 	if err := update(j); err != nil {
@@ -132,6 +153,11 @@ func runChild(ctx context.Context, j job) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
+	return resultOf(cmd)
+}
+
+// resultOf runs a child and returns what it prints.
+func resultOf(cmd *exec.Cmd) (result, error) {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

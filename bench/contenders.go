@@ -17,14 +17,16 @@ import (
 type contender struct {
 	name   string
 	update func(job) error
-	before bool // the old program is installed by the same means, untimed
+	before bool // the old program is installed by ours, untimed
+	beside bool // not in the power-cut table: another line stands for it
 }
 
 // The first one is what the others are compared with.
 var contenders = []contender{
 	{name: "reference", update: reference},
 	{name: ours, update: oursApply, before: true},
-	{name: ours + ", first update", update: oursApply},
+	{name: ours + ", first update", update: oursApply, beside: true},
+	{name: ours + ", on trial", update: oursTrial, before: true},
 	{name: "minio/selfupdate", update: minioApply},
 }
 

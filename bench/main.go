@@ -1,7 +1,9 @@
 // Bench updates a program over loopback in several ways, in turn within one run,
 // and prints what each costs: ours, minio/selfupdate, and the plainest update that
 // is still safe (see reference). Read the ratios to the reference; the times belong
-// to one machine and one day.
+// to one machine and one day. Two more tables, on Linux: what a start and a good
+// reconcile cost while nothing is on trial, and, with -powercut, what is left of
+// each kind of update when the power is cut during or after it.
 //
 // Each update runs in a process of its own, on files of a directory of its own,
 // against a server in another process. Every update is a real one: two different
@@ -30,9 +32,12 @@ func main() {
 	if isChild() {
 		os.Exit(childMain())
 	}
-	b := bench{out: os.Stdout}
+	b := bench{out: os.Stdout, samples: 12, later: []time.Duration{time.Second, 5 * time.Second}, disks: disks}
 	sizes := flag.String("sizes", "8,64,256", "sizes of the program in `MiB`")
 	flag.IntVar(&b.rounds, "rounds", 7, "rounds; medians are printed")
+	flag.IntVar(&b.calls, "calls", 2000, "calls of Begin, Confirm and Pre in a round")
+	only := flag.String("only", "", "one `table` only: apply, stable or powercut; by default apply and stable")
+	flag.BoolFunc("powercut", "as -only powercut (needs root)", func(string) error { *only = "powercut"; return nil })
 	flag.StringVar(&b.dir, "dir", os.TempDir(), "`directory` for the files; its file system is part of what is measured")
 	flag.StringVar(&b.profile, "cpuprofile", "", "write the CPU profile of the last update of ours to this `file`")
 	flag.Parse()
@@ -43,6 +48,15 @@ func main() {
 			os.Exit(2)
 		}
 		b.sizes = append(b.sizes, int64(mib*(1<<20)))
+	}
+	switch *only {
+	case "":
+		b.tables = []string{applyTable, stableTable}
+	case applyTable, stableTable, powercutTable:
+		b.tables = []string{*only}
+	default:
+		fmt.Fprintf(os.Stderr, "bench: no table %q\n", *only)
+		os.Exit(2)
 	}
 	if b.profile != "" {
 		b.profile, _ = filepath.Abs(b.profile)
@@ -55,11 +69,47 @@ func main() {
 	}
 }
 
+// The tables that can be asked for.
+const (
+	applyTable    = "apply"    // what an update costs
+	stableTable   = "stable"   // what a start and a reconcile cost while nothing is on trial
+	powercutTable = "powercut" // what is left of an update after the power was cut
+)
+
+// What a program calls while nothing is on trial. The first one is what the others
+// are compared with.
+const (
+	readCall    = "read and hash the record"
+	beginCall   = "Begin"
+	confirmCall = "Confirm"
+	preCall     = "Helper.Pre"
+)
+
+var stableRows = []string{readCall, beginCall, confirmCall, preCall}
+
+// A disk is a kind of file system that does not hide a missing fsync. ext4's
+// default flushes a file that is renamed over another; not all have that.
+type disk struct {
+	Name    string
+	Mkfs    []string
+	Options string
+}
+
+var disks = []disk{
+	{"ext4, noauto_da_alloc", []string{"mkfs.ext4", "-q", "-F"}, "loop,noauto_da_alloc"},
+	{"xfs", []string{"mkfs.xfs", "-q", "-f"}, "loop"},
+}
+
 type bench struct {
+	tables  []string
 	sizes   []int64
 	rounds  int
+	calls   int // of what is cheap, in a round
 	dir     string
 	profile string
+	samples int             // instants during an update at which the power is cut
+	later   []time.Duration // after it
+	disks   []disk
 	out     io.Writer
 }
 
@@ -73,12 +123,22 @@ func (b bench) run(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(work)
+	fmt.Fprintf(b.out, "%s/%s, %d CPUs, %s, %s, %d rounds\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), fileSystem(work), b.rounds)
+	for _, table := range b.tables {
+		print := map[string]func(context.Context, string) error{applyTable: b.apply, stableTable: b.stable, powercutTable: b.powercut}[table]
+		if err := print(ctx, work); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b bench) apply(ctx context.Context, work string) error {
 	seed, err := buildSeed(ctx, work)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(b.out, "%s/%s, %d CPUs, %s, %s, %d rounds\n\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), fileSystem(work), b.rounds)
-	fmt.Fprintln(b.out, "durable:  until the new program is the target and would survive a power cut (what the update did not flush is flushed here)")
+	fmt.Fprintln(b.out, "\ndurable:  until the new program is the target and would survive a power cut (what the update did not flush is flushed here)")
 	fmt.Fprintln(b.out, "returned: until the update returned")
 	fmt.Fprintln(b.out, "×:        the median of the ratios to the reference of the same round")
 	for _, size := range b.sizes {
@@ -138,13 +198,14 @@ func (b bench) once(ctx context.Context, work string, c contender, old, next pro
 	}
 	defer os.RemoveAll(dir)
 	target := filepath.Join(dir, "program")
-	j := job{Contender: c.name, Target: target, Profile: b.profile}
+	j := job{Target: target, Profile: b.profile}
 	if c.before {
 		// An update of a program that was installed by the same means, as all but
 		// the first one are.
 		if err := copyFile(old.seed, target); err != nil {
 			return result{}, err
 		}
+		j.Contender = ours
 		j.URL, j.Version, j.Digest = url+"/"+filepath.Base(old.path), "v1", old.digest
 		if _, err := runChild(ctx, j); err != nil {
 			return result{}, fmt.Errorf("before: %w", err)
@@ -153,6 +214,7 @@ func (b bench) once(ctx context.Context, work string, c contender, old, next pro
 		return result{}, err
 	}
 	settle()
+	j.Contender = c.name
 	j.URL, j.Version, j.Digest = url+"/"+filepath.Base(next.path), "v2", next.digest
 	r, err := runChild(ctx, j)
 	if err != nil {

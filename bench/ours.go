@@ -11,13 +11,19 @@ import (
 
 const ours = "selfreconcile"
 
-// oursApply is an Updater's Apply from a URL, as a controller calls it.
-func oursApply(j job) error {
+// oursApply is an Updater's Apply from a URL, as a CLI calls it.
+func oursApply(j job) error { return oursUpdate(j, nil) }
+
+// oursTrial is the same as a controller calls it: what it installs is on trial.
+// The program of this benchmark does not contain the module, so somebody else would confirm it.
+func oursTrial(j job) error { return oursUpdate(j, &selfupdate.Trial{Outside: true}) }
+
+func oursUpdate(j job, trial *selfupdate.Trial) error {
 	digest, err := checksum.ParseDigest("sha256:" + j.Digest)
 	if err != nil {
 		return err
 	}
-	u, err := selfupdate.New(selfupdate.Config{Target: j.Target, Trust: selfupdate.Pinned(digest)})
+	u, err := selfupdate.New(selfupdate.Config{Target: j.Target, Trust: selfupdate.Pinned(digest), Trial: trial})
 	if err != nil {
 		return err
 	}

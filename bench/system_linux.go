@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io/fs"
 	"syscall"
 )
 
@@ -19,4 +20,13 @@ func fileSystem(path string) string {
 		return name
 	}
 	return fmt.Sprintf("file system %#x", s.Type)
+}
+
+// identity is what differs after a file was written, replaced or changed.
+func identity(fi fs.FileInfo) string {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	if !ok {
+		return fmt.Sprint(fi.ModTime(), fi.Size())
+	}
+	return fmt.Sprint(st.Ino, st.Size, st.Mode, st.Mtim, st.Ctim)
 }
