@@ -97,7 +97,7 @@ func (t *target) goBackOne(ctx context.Context, opts RollbackOptions, class stri
 	}
 	intent := func(r *record) error {
 		switch {
-		case onTrial && r.Trial != nil && r.Trial.Candidate.SHA256.Equal(left.SHA256):
+		case r.Trial != nil && (onTrial || r.Trial.Expired) && r.Trial.Candidate.SHA256.Equal(left.SHA256):
 		case !onTrial && r.Phase != phaseTrial && r.Current != nil && r.Current.SHA256.Equal(left.SHA256):
 			r.Phase, r.Trial = phaseTrial, &trial{ID: tempName(""), Candidate: left}
 		default:
@@ -114,9 +114,10 @@ func (t *target) goBackOne(ctx context.Context, opts RollbackOptions, class stri
 	case isErr(err, ErrNoSpace):
 		err = t.goBackFull(intent, left, fallback)
 	case err == nil:
-		if err = t.goBack(fallback.SHA256); err != nil {
-			err = t.backAborted(err, r)
-		}
+		err = t.goBack(fallback.SHA256)
+	}
+	if err != nil {
+		err = t.backAborted(err, r)
 	}
 	return left, fallback, err
 }
@@ -153,6 +154,10 @@ func (t *target) backAborted(err error, before record) error {
 		return err // it happened, and the next run records it
 	}
 	return errors.Join(err, t.change(func(r *record) error {
+		if r.Phase != phaseTrial {
+			return nil
+		}
+		r.PendingRestart = before.PendingRestart
 		if before.Phase == phaseTrial && r.Trial != nil {
 			r.Trial = before.Trial
 			return nil

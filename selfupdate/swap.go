@@ -44,8 +44,9 @@ func (t *target) switchTo(ctx context.Context, r record, tr trial) (*stamp, erro
 		return nil, errors.Join(err, t.drop(d, r))
 	}
 	defer release()
+	tr.ID = tempName("")
 	if err := t.announce(r, tr); err != nil {
-		return nil, errors.Join(err, t.drop(d, r))
+		return nil, errors.Join(err, t.unannounce(r, tr))
 	}
 	st, err := t.swap(t.slot(d))
 	if err != nil {
@@ -148,7 +149,7 @@ func (t *target) copyFile(from, to string) (err error) {
 
 // announce records the switch before it happens. The record's lock is held.
 func (t *target) announce(seen record, tr trial) error {
-	tr.ID, tr.BootID, tr.MonoStart = tempName(""), t.sys.boot(), int64(t.sys.mono())
+	tr.BootID, tr.MonoStart = t.sys.boot(), int64(t.sys.mono())
 	if fi, err := t.sys.lstat(t.slot(tr.Candidate.SHA256)); err == nil {
 		tr.Candidate.Stat = stampOf(fi) // the target's too, unless it has to be a copy
 	}
@@ -212,6 +213,15 @@ func (t *target) swap(slot string) (*stamp, error) {
 		return nil, errors.Join(err, t.sys.remove(tmp))
 	}
 	return stampOf(fi), nil
+}
+
+// unannounce is for an announce that failed: its record may be there all the same,
+// when only making it durable did.
+func (t *target) unannounce(before record, tr trial) error {
+	if r, err := t.read(); err == nil && r.Trial != nil && r.Trial.ID == tr.ID {
+		return t.withdraw(before, tr.Candidate.SHA256)
+	}
+	return t.drop(tr.Candidate.SHA256, before)
 }
 
 // withdraw undoes announce after a swap that did not happen. The lock is held.
