@@ -39,7 +39,16 @@ type node struct {
 
 type change struct {
 	path string
-	node *node // nil: the name is gone
+	node *node  // nil: the name is gone
+	from string // and so is this one: a rename within a directory is one change
+}
+
+// apply makes the change in names.
+func (c change) apply(names map[string]*node) {
+	names[c.path] = c.node
+	if c.from != "" {
+		names[c.from] = nil
+	}
 }
 
 func newLossy(t *testing.T, root string) *lossy {
@@ -73,7 +82,7 @@ func (l *lossy) set(path string, n *node) {
 	} else {
 		l.now[path] = n
 	}
-	l.pending = append(l.pending, change{path, n})
+	l.pending = append(l.pending, change{path: path, node: n})
 }
 
 func (l *lossy) syncDir(dir string) {
@@ -81,7 +90,7 @@ func (l *lossy) syncDir(dir string) {
 		if filepath.Dir(c.path) != dir {
 			return false
 		}
-		l.durable[c.path] = c.node
+		c.apply(l.durable)
 		return true
 	})
 }
@@ -101,7 +110,14 @@ func (l *lossy) ops(sys ops) ops {
 	move := func(f func(string, string) error) func(string, string) error {
 		return func(from, to string) error {
 			err := f(from, to)
-			if err == nil && l.now[from] != l.now[to] {
+			switch {
+			case err != nil || l.now[from] == l.now[to]:
+			case filepath.Dir(from) == filepath.Dir(to):
+				n := l.now[from]
+				delete(l.now, from)
+				l.now[to] = n
+				l.pending = append(l.pending, change{to, n, from})
+			default:
 				l.set(to, l.now[from])
 				l.set(from, nil)
 			}
@@ -186,7 +202,7 @@ func (l *lossy) after(t *testing.T, dir string, survives []bool) {
 	left := maps.Clone(l.durable)
 	for i, c := range l.pending {
 		if survives[i] {
-			left[c.path] = c.node
+			c.apply(left)
 		}
 	}
 	made := map[*node]string{}

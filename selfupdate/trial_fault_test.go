@@ -396,7 +396,7 @@ func nameOf(d fmt.Stringer) string {
 // proven takes note of a confirmation that is on disk, after an operation that confirms.
 func (r *rig) proven(o operation) {
 	r.t.Helper()
-	if !strings.HasPrefix(o.name, "confirm") {
+	if !o.confirms() {
 		return
 	}
 	rec := r.record()
@@ -521,6 +521,8 @@ func either(at int) []bool {
 	return []bool{at%2 == 0}
 }
 
+func (o operation) confirms() bool { return strings.HasPrefix(o.name, "confirm") }
+
 // TestTrialKilledAnywhere stops each operation of the trial before each of its file
 // operations in turn, as kill -9 does. After that, and after every start that follows,
 // the invariants hold, and the machine ends stable.
@@ -569,7 +571,7 @@ func (o operation) check(t testing.TB, r *rig, err error, hit, well bool, name s
 		r.slack++
 	}
 	r.proven(o)
-	if strings.HasPrefix(o.name, "confirm") {
+	if o.confirms() {
 		require.False(t, err == nil && o.want == "s2" && r.unproven, "I7 %s: Confirm said nil", name)
 	}
 	r.invariants(name)
