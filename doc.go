@@ -1,7 +1,7 @@
 // Package selfreconcile is the root of a module with which a program brings its
 // own file, or another program's, to the version that it is told: download,
-// verify, replace in one step, keep the previous one and go back to it. It was
-// made for controllers on machines that nobody can walk to, such as
+// verify, replace in one step, keep the previous one, and go back to it when the new
+// one does not prove itself. It was made for controllers on machines that nobody can walk to, such as
 // firewall-controller, and for CLIs such as metalctl.
 //
 // There is no code in this package. Start with [selfupdate.New] in
@@ -12,8 +12,9 @@
 // # Packages for importers
 //
 //   - selfupdate: the core. The [selfupdate.Updater] with Plan, Apply, Rollback
-//     and Status; the primitives Apply and Rollback; what is trusted; locks, the
-//     record on disk, the swap. No network on Unix.
+//     and Status; Begin, Guard and Confirm for a version on trial, and the Helper
+//     that looks after one from outside; the primitives Apply and Rollback; what is
+//     trusted; locks, the record on disk, the swap. No network on Unix.
 //   - checksum: digests, and the checksum files in which they are published.
 //     Imports the standard library only.
 //   - source/http (package httpsource): a release behind a URL with its checksum
@@ -24,10 +25,13 @@
 //
 // # Programs
 //
+//   - cmd/selfupdate-guard: what systemd runs before and after each start and from a
+//     timer, so that even a version that can't be executed, or hangs, is left.
 //   - cmd/selfupdate: apply, verify, status, roll back and clear by hand, for an
 //     operator or a script.
-//   - examples/firewall-controller: a reconcile loop that updates itself first
-//     and never stops the working version when that fails. A module of its own.
+//   - examples/firewall-controller: a reconcile loop that updates itself first,
+//     never stops the working version when that fails, and confirms a new version
+//     once it has worked. A module of its own.
 //
 // # For this module's own use
 //
@@ -39,11 +43,8 @@
 // # Not there yet
 //
 // Packages signature (minisign, and ECDSA keys as cosign makes them), archive (a
-// program inside a .tar.gz or .zip) and delta (patches instead of whole files),
-// and cmd/selfupdate-guard (what systemd runs before each start, so that even a
-// version that can't start is taken back) are later stages. Until the trial of a
-// new version is there, one that starts and then fails stays until somebody runs
-// "selfupdate rollback".
+// program inside a .tar.gz or .zip) and delta (patches instead of whole files) are
+// later stages.
 //
 // [selfupdate.New]: https://pkg.go.dev/github.com/metal-stack/selfreconcile/selfupdate#New
 // [selfupdate.Updater]: https://pkg.go.dev/github.com/metal-stack/selfreconcile/selfupdate#Updater

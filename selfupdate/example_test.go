@@ -6,12 +6,91 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"os/exec"
 	"time"
 
 	"github.com/metal-stack/selfreconcile/checksum"
 	"github.com/metal-stack/selfreconcile/selfupdate"
 	httpsource "github.com/metal-stack/selfreconcile/source/http"
 )
+
+// A daemon that nobody watches: a new version is on trial until it has worked. This
+// comes right after flags that only print, and before anything that can fail.
+func ExampleUpdater_Begin() {
+	ctx := context.Background()
+	u, err := selfupdate.New(selfupdate.Config{
+		Current: "v2.5.0",
+		Trust:   selfupdate.UnsignedChecksum("nothing is signed yet"),
+		Probe:   selfupdate.RunProbe("-v"),
+		Trial:   &selfupdate.Trial{Starts: 3, Deadline: 10 * time.Minute},
+	})
+	if err != nil {
+		log.Fatal(err) // a wrong argument
+	}
+	start, err := u.Begin(ctx)
+	if err != nil {
+		log.Print(err) // and go on: what start says holds
+	}
+	if start.Restart {
+		os.Exit(0) // another version is to be started
+	}
+	go func() {
+		if err := u.Guard(ctx); errors.Is(err, selfupdate.ErrExpired) {
+			os.Exit(3) // not confirmed in time: the version before comes back
+		}
+	}()
+	reconcile := func() error { return nil } // the work
+	for ; ; time.Sleep(3 * time.Minute) {
+		if err := reconcile(); err != nil {
+			log.Print(err) // no reason to leave: Guard knows when it is
+			continue
+		}
+		if err := u.Confirm(ctx); err != nil {
+			log.Print(err) // tried again with the next good round
+		}
+	}
+}
+
+// A supervisor that is not systemd calls the helper around each run of the program;
+// cmd/selfupdate-guard is the same as a command line.
+func ExampleHelper() {
+	ctx := context.Background()
+	const path = "/usr/local/bin/firewall-controller"
+	h, err := selfupdate.NewHelper(path, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for ; ; time.Sleep(10 * time.Second) {
+		if s, err := h.Pre(ctx); err != nil || s.RolledBack {
+			log.Print(s.Reason, err) // whatever it is, the program is started
+		}
+		err := exec.CommandContext(ctx, path).Run()
+		var exit *exec.ExitError
+		end := selfupdate.Ending{NotExecuted: err != nil && !errors.As(err, &exit)}
+		if err != nil {
+			end.Detail = err.Error()
+		}
+		if err := h.Post(ctx, end); err != nil {
+			log.Print(err)
+		}
+	}
+}
+
+// A controller passes on what its resource says: each new value has what failed here
+// tried again, once.
+func ExampleUpdater_Clear() {
+	u, err := selfupdate.New(selfupdate.Config{
+		Trust: selfupdate.UnsignedChecksum("nothing is signed yet"),
+		Trial: &selfupdate.Trial{},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	annotation := "2026-11-30: it was the network"
+	if _, err := u.Clear(context.Background(), selfupdate.ClearOptions{All: true, Token: annotation}); err != nil {
+		log.Print(err)
+	}
+}
 
 // A daemon brings itself to the version that it is told, at the start of each
 // reconcile. A failed update never stops the working version.
@@ -31,7 +110,7 @@ func ExampleUpdater_Apply() {
 	switch {
 	case res.RestartNeeded: // also beside an error: somebody rolled this program back
 		os.Exit(0) // systemd starts what is there now
-	case errors.Is(err, selfupdate.ErrRejected):
+	case errors.Is(err, selfupdate.ErrRejected): // it failed here before
 		log.Printf("stay at the current version: %v", err)
 	case err != nil:
 		log.Printf("try again with the next reconcile: %v", err)
