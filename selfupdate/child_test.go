@@ -7,7 +7,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
+	"slices"
+	"strconv"
 	"strings"
+	"testing"
+	"time"
 
 	"github.com/metal-stack/selfreconcile/checksum"
 )
@@ -16,8 +21,16 @@ import (
 // so that tests can kill, trace or run it as another user.
 const childEnv = "SELFUPDATE_TEST_CHILD"
 
-// child runs "apply TARGET PAYLOAD DIGEST", "rollback TARGET" or "status TARGET"
-// and returns the exit code: 0, or 10 + the class of the error.
+// strace counts the calls of each thread for itself: all of a child's that matter are
+// its first thread's.
+func init() {
+	if os.Getenv(childEnv) != "" {
+		runtime.LockOSThread()
+	}
+}
+
+// child runs "apply TARGET PAYLOAD DIGEST", "rollback TARGET", "status TARGET" or
+// "trial OPERATION TARGET BOOT MONO" and returns the exit code: 0, or 10 + the class of the error.
 func child() int {
 	args := strings.Split(os.Getenv(childEnv), "\n")
 	var err error
@@ -26,6 +39,8 @@ func child() int {
 		err = childApply(args[1], args[2], args[3])
 	case "rollback":
 		_, err = Rollback(context.Background(), RollbackOptions{Target: args[1], Reason: "test"})
+	case "trial":
+		err = childTrial(args[1], args[2], args[3], args[4])
 	case "contend":
 		err = childContend(args[1], args[2:])
 	case "self":
@@ -153,4 +168,72 @@ func childContend(target string, payloads []string) error {
 	}
 	fmt.Printf("%d done, %d busy\n", done, busy)
 	return nil
+}
+
+// childTrial does the operation of that name, as a process that runs the file at the
+// target or as its helper, at that time.
+func childTrial(name, path, boot, mono string) error {
+	now, err := strconv.ParseInt(mono, 10, 64)
+	if err != nil {
+		return err
+	}
+	m := &machine{path: path, clock: &clock{boot: boot, mono: time.Duration(now), wall: time.Unix(1e9, 0)}}
+	sys, ctx := m.clocked(system()), context.Background()
+	t, err := openTarget(path, nil, sys)
+	if err != nil {
+		return err
+	}
+	h := &Helper{t}
+	switch {
+	case strings.HasPrefix(name, "pre"):
+		_, err = h.Pre(ctx)
+		return err
+	case strings.HasPrefix(name, "tick"):
+		_, err = h.Tick(ctx)
+		return err
+	case strings.HasPrefix(name, "post"):
+		return h.Post(ctx, Ending{Orderly: strings.Contains(name, "orderly"), Detail: "signal SEGV"})
+	case strings.HasPrefix(name, "confirm from outside"):
+		return h.Confirm(ctx)
+	}
+	u, err := newUpdater(Config{Target: path, Trust: UnsignedChecksum("test"), Trial: &Trial{Starts: 3, Deadline: 10 * time.Minute}}, sys)
+	if err != nil {
+		return err
+	}
+	u.own = true
+	if u.running, err = os.Lstat(path); err != nil {
+		return err
+	}
+	return childProgram(u, name)
+}
+
+// childProgram is childTrial for the program itself.
+func childProgram(u *Updater, name string) error {
+	ctx, err := context.Background(), error(nil)
+	op, _, _ := strings.Cut(name, " ")
+	if slices.Contains([]string{"confirm", "expire"}, op) { // it has been through Begin
+		u.session.confirmed = make(chan struct{})
+		if r, err := u.target.read(); err == nil && r.Trial != nil {
+			u.session.id = r.Trial.ID
+		}
+	}
+	switch strings.TrimSuffix(op, ",") {
+	case "apply":
+		contents["s2"] = smallProgram("s2")
+		digests["s2"] = digestOf(contents["s2"])
+		_, err = u.Apply(ctx, releaseOf(new(testing.T), "s2", "s2").Release)
+	case "begin":
+		_, err = u.Begin(ctx)
+	case "confirm":
+		err = u.Confirm(ctx)
+	case "expire":
+		err = unless(u.Guard(ctx), ErrExpired)
+	case "rollback":
+		_, err = u.Rollback(ctx, RollbackOptions{Reason: "test"})
+	case "clear":
+		_, err = u.Clear(ctx, ClearOptions{All: true})
+	default:
+		err = fmt.Errorf("no operation %q", name)
+	}
+	return err
 }
