@@ -171,14 +171,14 @@ func (c *Controller) reconcile(ctx context.Context) (leave bool) {
 	// without it nobody could send the next one. What the spec makes of the work is no
 	// version's fault.
 	if c.health.saw(specErr == nil && statusErr == nil, time.Now()) {
-		c.confirm(ctx, up)
+		c.confirm(ctx, up, workErr)
 	}
 	return false
 }
 
 // confirm says that this program works. When there is nothing to confirm that costs
 // next to nothing, and it is how the record learns that the machine is well.
-func (c *Controller) confirm(ctx context.Context, up outcome) {
+func (c *Controller) confirm(ctx context.Context, up outcome, workErr error) {
 	u, err := c.ready()
 	if err != nil || !c.cfg.Trials {
 		return
@@ -192,7 +192,12 @@ func (c *Controller) confirm(ctx context.Context, up outcome) {
 	}
 	c.onTrial = false
 	c.tell(firewall.Confirmed, c.cfg.Version+" is confirmed: from now on nothing goes back by itself")
-	c.report(ctx, up, nil, nil)
+	c.sendNews(ctx)
+	message := up.message
+	if workErr != nil {
+		message = join(message, workErr.Error())
+	}
+	_ = c.setStatus(ctx, up, message) // the one just written says on trial
 }
 
 // look reads the spec. One that can't be used leaves the old one in force.

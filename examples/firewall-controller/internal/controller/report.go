@@ -37,9 +37,7 @@ func (c *Controller) tell(reason firewall.Reason, message string) {
 // report tells what a reconcile has come to: events, log, status. It returns an
 // error when the status can't be written, which stops nothing.
 func (c *Controller) report(ctx context.Context, up outcome, specErr, workErr error) error {
-	for len(c.news) > 0 && c.send(ctx, c.news[0].reason, c.news[0].message) {
-		c.news = c.news[1:]
-	}
+	c.sendNews(ctx)
 	specReason := firewall.SpecUnread
 	if errors.Is(specErr, firewall.ErrInvalid) {
 		specReason = firewall.SpecInvalid
@@ -62,12 +60,22 @@ func (c *Controller) report(ctx context.Context, up outcome, specErr, workErr er
 			message = join(message, p.err.Error())
 		}
 	}
+	c.cfg.Log.Debug("reconciled", "reconcile", c.reconciles, "rules", c.rules)
+	return c.setStatus(ctx, up, message)
+}
+
+func (c *Controller) setStatus(ctx context.Context, up outcome, message string) error {
 	err := c.cfg.Store.SetStatus(ctx, c.status(up, message))
 	if err != nil {
 		c.cfg.Log.Error("the status can't be written", "error", err)
 	}
-	c.cfg.Log.Debug("reconciled", "reconcile", c.reconciles, "rules", c.rules)
 	return err
+}
+
+func (c *Controller) sendNews(ctx context.Context) {
+	for len(c.news) > 0 && c.send(ctx, c.news[0].reason, c.news[0].message) {
+		c.news = c.news[1:]
+	}
 }
 
 // emit logs each time and makes an event once, until something else is the case

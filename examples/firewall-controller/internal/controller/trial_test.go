@@ -139,6 +139,9 @@ func TestTrialAPIDown(t *testing.T) {
 				assert.False(t, s.Run(ctx), "it goes on until somebody ends it")
 				assert.Equal(t, tt.want, s.phase(t))
 				assert.GreaterOrEqual(t, s.reconciles, 10)
+				if tt.name == "not read" {
+					assert.Contains(t, s.store.reasons(), firewall.SpecUnread)
+				}
 			})
 		})
 	}
