@@ -102,9 +102,6 @@ type server struct {
 	opened   map[string]int // by name
 }
 
-// downloads is how often one was asked for.
-func (s *server) downloads() int { return s.opened["firewall-controller"] }
-
 func (s *server) release(version, url string) (selfupdate.Release, error) {
 	if url == "" || strings.HasPrefix(url, "bad") {
 		return selfupdate.Release{}, errors.New("not a URL")

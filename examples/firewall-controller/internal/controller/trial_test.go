@@ -59,6 +59,9 @@ func (s *scene) starts(t *testing.T, version string) selfupdate.Start {
 	return start
 }
 
+// downloads is how often a program was asked for.
+func (s *server) downloads() int { return s.opened["firewall-controller"] }
+
 func (s *scene) phase(t *testing.T) string {
 	t.Helper()
 	st, err := selfupdate.ReadStatus(s.target, nil)
