@@ -3,8 +3,10 @@ module github.com/metal-stack/selfreconcile
 go 1.26.0
 
 require (
+	aead.dev/minisign v0.3.0
 	github.com/google/go-github/v56 v56.0.0
 	github.com/hashicorp/go-retryablehttp v0.7.8
+	github.com/klauspost/compress v1.20.4
 	github.com/minio/selfupdate v0.6.0
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/stretchr/testify v1.12.1
@@ -14,7 +16,6 @@ require (
 )
 
 require (
-	aead.dev/minisign v0.2.0 // indirect
 	github.com/google/go-querystring v1.1.0 // indirect
 	github.com/hashicorp/go-cleanhttp v0.5.2 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect

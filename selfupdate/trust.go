@@ -55,6 +55,7 @@ type Message struct {
 	Version  string // the one asked for
 	SumsName string // the name of the checksum file
 	Sums     []byte // the checksum file's raw bytes, not parsed yet; nil when there is none
+	Chosen   bool   // the checksum file was named by the caller, not found under a usual name
 
 	// Signature fetches the release's asset of that name, such as
 	// SumsName + ".minisig", of at most 64 KiB.
@@ -65,6 +66,10 @@ type Message struct {
 type Statement struct {
 	Key     string // which key, in its own notation
 	Version string // the version that the signature covers; "" when it states none
+
+	// AssetOnly says that the signature is of the asset itself and that nobody signed
+	// the checksum file: no version that stands there, or in a name, is bound by it.
+	AssetOnly bool
 }
 
 const (
@@ -132,7 +137,7 @@ func (t Trust) wanted(ctx context.Context, rel Release, asset Asset, sumsName st
 	policy := t.String()
 	var stated Statement
 	if len(t.verifiers) > 0 { // before a byte of it is parsed
-		if stated, err = t.verify(ctx, rel, asset, sums.Name, data); err != nil {
+		if stated, err = t.verify(ctx, rel, asset, Message{SumsName: sums.Name, Sums: data, Chosen: rel.Sums != "" || sumsName != ""}); err != nil {
 			return checksum.Digest{}, "", failed("verify signature", sums.URL, err)
 		}
 		policy = "signed by " + stated.Key
@@ -194,8 +199,8 @@ func (t Trust) fetchSums(ctx context.Context, rel Release, asset Asset, name str
 }
 
 // verify asks the verifiers in turn; the first that accepts decides.
-func (t Trust) verify(ctx context.Context, rel Release, asset Asset, sumsName string, sums []byte) (Statement, error) {
-	m := Message{Asset: asset.Name, Version: rel.Version, SumsName: sumsName, Sums: sums}
+func (t Trust) verify(ctx context.Context, rel Release, asset Asset, m Message) (Statement, error) {
+	m.Asset, m.Version = asset.Name, rel.Version
 	m.Signature = func(ctx context.Context, name string) ([]byte, error) {
 		a, err := rel.Asset(name)
 		if err != nil {
@@ -224,7 +229,12 @@ func (t Trust) verify(ctx context.Context, rel Release, asset Asset, sumsName st
 // bound checks that the signature covers the version that was asked for: it says
 // so itself, or the signed checksum file does, or the asset's name in it.
 func (t Trust) bound(s Statement, list *checksum.File, version string, inName bool) error {
-	stated := cmp.Or(s.Version, list.Version())
+	stated := s.Version
+	if s.AssetOnly {
+		inName = false
+	} else {
+		stated = cmp.Or(stated, list.Version())
+	}
 	switch {
 	case stated != "" && version != "" && stated != version:
 		return fmt.Errorf("%w: the signature is for another version than %q", ErrVersionMismatch, version)
