@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/metal-stack/selfreconcile/checksum"
@@ -26,7 +27,8 @@ func Pinned(d checksum.Digest) Trust { return Trust{pinned: d, set: true} }
 
 // Signed trusts a release whose checksum file (or digest) one of the verifiers
 // accepts. The signature must state the version that was asked for, else an old
-// release could be served as a new one.
+// release could be served as a new one. Where a release has several checksum files,
+// [Config.Sums] names the signed one.
 func Signed(verifiers ...Verifier) Trust { return Trust{verifiers: verifiers, set: true} }
 
 // UnsignedChecksum trusts the checksum file that lies beside the program. That
@@ -54,8 +56,11 @@ type Message struct {
 	Asset    string // its name
 	Version  string // the one asked for
 	SumsName string // the name of the checksum file
-	Sums     []byte // the checksum file's raw bytes, not parsed yet; nil when there is none
-	Chosen   bool   // the checksum file was named by the caller, not found under a usual name
+	Sums     []byte // the checksum file's raw bytes, not parsed yet
+
+	// Listed parses the checksum file, which nobody has authenticated yet, and returns
+	// the digest that it has for the asset. For signatures of the asset itself.
+	Listed func() (checksum.Digest, error)
 
 	// Signature fetches the release's asset of that name, such as
 	// SumsName + ".minisig", of at most 64 KiB.
@@ -67,9 +72,10 @@ type Statement struct {
 	Key     string // which key, in its own notation
 	Version string // the version that the signature covers; "" when it states none
 
-	// AssetOnly says that the signature is of the asset itself and that nobody signed
-	// the checksum file: no version that stands there, or in a name, is bound by it.
-	AssetOnly bool
+	// Digest is zero when the signature is of Message.Sums. Else it is of the asset
+	// with that digest alone: then nobody signed the checksum file, and no version that
+	// stands there or in a name is bound by it.
+	Digest checksum.Digest
 }
 
 const (
@@ -105,7 +111,7 @@ func (t Trust) satisfied(policy string) bool {
 	case !t.pinned.IsZero():
 		return true // the digest itself is compared
 	case len(t.verifiers) > 0:
-		return strings.HasPrefix(policy, "signed by ")
+		return strings.HasPrefix(policy, signedPrefix) && (t.unbound || !strings.HasSuffix(policy, anyVersion))
 	}
 	return policy != ""
 }
@@ -130,35 +136,90 @@ func (t Trust) wanted(ctx context.Context, rel Release, asset Asset, sumsName st
 	if !t.pinned.IsZero() {
 		return t.pinned, t.String(), nil
 	}
-	sums, data, err := t.fetchSums(ctx, rel, asset, sumsName)
+	f, data, err := t.fetchSums(ctx, rel, asset, sumsName)
 	if err != nil {
 		return checksum.Digest{}, "", err
 	}
-	policy := t.String()
-	var stated Statement
-	if len(t.verifiers) > 0 { // before a byte of it is parsed
-		if stated, err = t.verify(ctx, rel, asset, Message{SumsName: sums.Name, Sums: data, Chosen: rel.Sums != "" || sumsName != ""}); err != nil {
-			return checksum.Digest{}, "", failed("verify signature", sums.URL, err)
-		}
-		policy = "signed by " + stated.Key
-	}
-	list, err := checksum.ParseNamed(data, sums.Name, asset.Name, rel.Sums != "" || sumsName != "")
-	if err != nil {
-		return checksum.Digest{}, "", failed("read checksum file", sums.URL, noChecksum(err))
-	}
+	sums := sumsFile{Asset: f, data: data, of: asset.Name, chosen: rel.Sums != "" || sumsName != ""}
 	if len(t.verifiers) > 0 {
-		if err := t.bound(stated, list, rel.Version, inName); err != nil {
-			return checksum.Digest{}, "", failed("verify signature", sums.URL, err)
-		}
+		return t.signed(ctx, rel, sums, inName)
 	}
-	d, err := list.Lookup(asset.Name)
-	if err != nil {
-		return checksum.Digest{}, "", failed("read checksum file", sums.URL, noChecksum(err))
-	}
-	return d, policy, nil
+	d, err := sums.listed()
+	return d, t.String(), err
 }
 
-func noChecksum(err error) error { return fmt.Errorf("%w: %w", ErrNoChecksum, err) }
+// signed is wanted for a release whose checksum file, or asset, must be signed.
+func (t Trust) signed(ctx context.Context, rel Release, sums sumsFile, inName bool) (checksum.Digest, string, error) {
+	m := Message{Asset: sums.of, Version: rel.Version, SumsName: sums.Name, Sums: sums.data, Listed: sums.listed}
+	s, err := t.verify(ctx, rel, m) // before a byte of it is parsed
+	if err != nil {
+		return checksum.Digest{}, "", failed("verify signature", sums.URL, err)
+	}
+	d, states := s.Digest, []string{s.Version}
+	if d.IsZero() {
+		list, err := sums.parse()
+		if err == nil {
+			d, err = sums.listed()
+		}
+		if err != nil {
+			return checksum.Digest{}, "", err
+		}
+		if states = append(states, list.Version()); inName {
+			states = append(states, rel.Version)
+		}
+	}
+	version, err := t.bound(states, rel.Version)
+	if err != nil {
+		return checksum.Digest{}, "", failed("verify signature", sums.URL, err)
+	}
+	return d, signedBy(s.Key, version), nil
+}
+
+// sumsFile is a checksum file, not parsed yet.
+type sumsFile struct {
+	Asset
+	data   []byte
+	of     string // the asset that is asked about
+	chosen bool   // named by the caller, not found under a usual name
+}
+
+func (s sumsFile) parse() (*checksum.File, error) {
+	list, err := checksum.ParseNamed(s.data, s.Name, s.of, s.chosen)
+	if err != nil {
+		return nil, s.unusable(err)
+	}
+	return list, nil
+}
+
+func (s sumsFile) listed() (checksum.Digest, error) {
+	list, err := s.parse()
+	if err != nil {
+		return checksum.Digest{}, err
+	}
+	d, err := list.Lookup(s.of)
+	if err != nil {
+		return checksum.Digest{}, s.unusable(err)
+	}
+	return d, nil
+}
+
+func (s sumsFile) unusable(err error) error {
+	return failed("read checksum file", s.URL, fmt.Errorf("%w: %w", ErrNoChecksum, err))
+}
+
+const (
+	signedPrefix = "signed by "
+	anyVersion   = ", for any version"
+)
+
+// signedBy says in words what a signature vouched for; short enough for the record.
+func signedBy(key, version string) string {
+	key = clip(key, 96)
+	if version == "" {
+		return signedPrefix + key + anyVersion
+	}
+	return signedPrefix + key + ", as version " + clip(strings.Trim(strconv.QuoteToASCII(version), `"`), maxVersion)
+}
 
 // fetchSums reads the checksum file: the one that was named, else the first of
 // the usual ones that is there.
@@ -199,13 +260,14 @@ func (t Trust) fetchSums(ctx context.Context, rel Release, asset Asset, name str
 }
 
 // verify asks the verifiers in turn; the first that accepts decides.
-func (t Trust) verify(ctx context.Context, rel Release, asset Asset, m Message) (Statement, error) {
-	m.Asset, m.Version = asset.Name, rel.Version
+func (t Trust) verify(ctx context.Context, rel Release, m Message) (Statement, error) {
+	coming := rel.Young || rel.Lookup != nil
 	m.Signature = func(ctx context.Context, name string) ([]byte, error) {
 		a, err := rel.Asset(name)
 		if err != nil {
 			return nil, err
 		}
+		coming = coming || a.NotReady
 		return readAsset(ctx, a, maxSignature, true)
 	}
 	var refused, others []error
@@ -223,23 +285,30 @@ func (t Trust) verify(ctx context.Context, rel Release, asset Asset, m Message) 
 			others = append(others, err)
 		}
 	}
-	return Statement{}, errors.Join(append(refused, others...)...) // one bad signature outweighs a missing one
+	err := errors.Join(append(refused, others...)...) // one bad signature outweighs a missing one
+	if isErr(err, ErrNotFound) && len(refused) == 0 && !coming {
+		return Statement{}, fmt.Errorf("%w: the release is complete and has none: %w", ErrSignature, err)
+	}
+	return Statement{}, err
 }
 
-// bound checks that the signature covers the version that was asked for: it says
-// so itself, or the signed checksum file does, or the asset's name in it.
-func (t Trust) bound(s Statement, list *checksum.File, version string, inName bool) error {
-	stated := s.Version
-	if s.AssetOnly {
-		inName = false
-	} else {
-		stated = cmp.Or(stated, list.Version())
+// bound returns the version that a signature covers, by each of the ways in which
+// it can: they must not contradict each other, nor what was asked for.
+func (t Trust) bound(states []string, asked string) (string, error) {
+	version := ""
+	for _, v := range states {
+		switch {
+		case v == "":
+		case asked != "" && v != asked:
+			return "", fmt.Errorf("%w: the signature is for another version than %+q", ErrVersionMismatch, asked)
+		case version != "" && v != version:
+			return "", fmt.Errorf("%w: the signature states two versions", ErrVersionMismatch)
+		default:
+			version = v
+		}
 	}
-	switch {
-	case stated != "" && version != "" && stated != version:
-		return fmt.Errorf("%w: the signature is for another version than %q", ErrVersionMismatch, version)
-	case stated == "" && !inName && !t.unbound:
-		return ErrVersionNotBound
+	if version == "" && !t.unbound {
+		return "", ErrVersionNotBound
 	}
-	return nil
+	return version, nil
 }

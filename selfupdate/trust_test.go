@@ -60,6 +60,8 @@ func TestSigned(t *testing.T) {
 		{"another version is not allowed by that", Signed(keyVerifier{key: pub, version: "v1"}).AllowUnboundVersion(), nil, "", ErrVersionMismatch},
 		{"the checksum file states it", Signed(keyVerifier{key: pub}), nil, "# version: v2\n", nil},
 		{"the checksum file states another", Signed(keyVerifier{key: pub}), nil, "# version: v3\n", ErrVersionMismatch},
+		{"the checksum file contradicts the signature", Signed(good), nil, "# version: v3\n", ErrVersionMismatch},
+		{"the same, allowed to state none", Signed(good).AllowUnboundVersion(), nil, "# version: v3\n", ErrVersionMismatch},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := installed(t, "v1")
@@ -82,7 +84,14 @@ func TestSigned(t *testing.T) {
 			res, err := u.Apply(t.Context(), rel.Release)
 			if tt.want == nil {
 				require.NoError(t, err)
-				assert.Equal(t, "signed by test key", res.Policy)
+				want := "signed by test key, as version v2"
+				if tt.name == "states none, allowed" {
+					want = "signed by test key, for any version"
+				}
+				assert.Equal(t, want, res.Policy)
+				st, err := u.Status()
+				require.NoError(t, err)
+				assert.Equal(t, want, st.Current.Policy)
 				return
 			}
 			require.ErrorIs(t, err, tt.want)
@@ -159,6 +168,87 @@ func TestSignedClass(t *testing.T) {
 type missing struct{}
 
 func (missing) Verify(context.Context, Message) (Statement, error) { return Statement{}, ErrNotFound }
+
+// A release that lists all that it has, and no signature, was not signed; one that
+// is being uploaded may be yet.
+func TestSignatureMissing(t *testing.T) {
+	pub, _, err := ed25519.GenerateKey(nil)
+	require.NoError(t, err)
+	for _, tt := range []struct {
+		name   string
+		change func(*release)
+		want   Class
+	}{
+		{"complete", func(*release) {}, Refused},
+		{"young", func(r *release) { r.Young = true }, Temporary},
+		{"not uploaded yet", func(r *release) {
+			r.Assets = append(r.Assets, Asset{Name: "app.sha256.sig", NotReady: true})
+		}, Temporary},
+		{"not known", func(r *release) {
+			r.Lookup = func(string) (Asset, error) { return Asset{}, ErrNotFound }
+		}, Temporary},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			rel := releaseOf(t, "v2", "v2")
+			rel.Lookup = nil
+			rel.Assets = append(rel.Assets, rel.asset("v2", "app.sha256", []byte(digests["v2"].Hex()+"  app\n")))
+			tt.change(rel)
+			u := updater(t, installed(t, "v1"), func(c *Config) { c.Trust, c.Asset = Signed(keyVerifier{key: pub}), "app" })
+			_, err := u.Apply(t.Context(), rel.Release)
+			require.ErrorIs(t, err, ErrNotFound)
+			assert.Equal(t, tt.want, ClassOf(err), "%v", err)
+			assert.Equal(t, tt.want == Refused, errors.Is(err, ErrSignature))
+			assert.Zero(t, rel.opened["app"])
+		})
+	}
+}
+
+// digestVerifier is for a signature of the asset itself.
+type digestVerifier struct{ Statement }
+
+func (v digestVerifier) Verify(context.Context, Message) (Statement, error) { return v.Statement, nil }
+
+// Beside a signature of the asset the checksum file decides nothing.
+func TestSignedAsset(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		statement Statement
+		unbound   bool
+		want      error
+	}{
+		{"a version", Statement{Key: "k", Version: "v2", Digest: digests["v2"]}, false, nil},
+		{"another version", Statement{Key: "k", Version: "v3", Digest: digests["v2"]}, true, ErrVersionMismatch},
+		{"no version", Statement{Key: "k", Digest: digests["v2"]}, false, ErrVersionNotBound},
+		{"no version, allowed", Statement{Key: "k", Digest: digests["v2"]}, true, nil},
+		{"another digest than listed", Statement{Key: "k", Version: "v2", Digest: digests["v3"]}, false, ErrDigestMismatch},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			rel := releaseOf(t, "v2", "v2")
+			rel.Assets[0] = rel.asset("v2", "app-v2", contents["v2"])
+			rel.Lookup = func(name string) (Asset, error) {
+				if name == "checksums.txt" {
+					return rel.asset("v2", name, []byte("# version: v2\n"+digests["v2"].Hex()+"  app-v2\n")), nil
+				}
+				return Asset{}, ErrNotFound
+			}
+			path := installed(t, "v1")
+			u := updater(t, path, func(c *Config) {
+				c.Asset, c.Trust = "app-{version}", Signed(digestVerifier{tt.statement})
+				if tt.unbound {
+					c.Trust = c.Trust.AllowUnboundVersion()
+				}
+			})
+			_, err := u.Apply(t.Context(), rel.Release)
+			if tt.want != nil {
+				require.ErrorIs(t, err, tt.want)
+				assert.Equal(t, "v1", run(t, path))
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, "v2", run(t, path))
+		})
+	}
+}
 
 // gunzip is an Unpacker as an importer would write one.
 type gunzip struct{}

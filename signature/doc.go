@@ -9,21 +9,29 @@
 // and the new one, then sign with the new one, then ship a version that knows that alone.
 //
 // A signature must state the version that it is for, or an old release could be
-// served as a new one: with minisign -t 'version:v1.2.3', or by a line
-// "# version: v1.2.3" in the signed checksum file.
+// served as a new one: with minisign -t 'version:v1.2.3', by a line
+// "# version: v1.2.3" in the signed checksum file, or by asset names that have the
+// version ({version} in [selfupdate.Config.Asset]).
+//
+// A key says who signed, not for which program. When one key signs the releases of
+// several programs, the names of their assets must differ: the signed checksum file is
+// what ties a name to a digest.
 package signature
 
 import (
+	"encoding/base64"
 	"errors"
+	"strings"
 
 	"github.com/metal-stack/selfreconcile/selfupdate"
 )
 
 // Errors of a signature; each matches [selfupdate.ErrSignature] too. A signature
-// that is not there is [selfupdate.ErrNotFound].
+// that is not there is [selfupdate.ErrNotFound]. The texts have nothing of what the
+// signature file holds but the key's id.
 var (
 	ErrMalformed = refused("malformed signature")
-	ErrWrongKey  = refused("signed with another key")
+	ErrWrongKey  = refused("signed with another key") // minisign only: ECDSA has no key ids
 	ErrInvalid   = refused("invalid signature")
 )
 
@@ -38,12 +46,16 @@ func (e *refusal) Error() string           { return e.text }
 func (e *refusal) Unwrap() error           { return selfupdate.ErrSignature }
 func (e *refusal) Class() selfupdate.Class { return selfupdate.Refused }
 
-// printable reports whether text is one line that can be shown as it is.
-func printable(text string) bool {
-	for _, r := range text {
-		if r < 0x20 && r != '\t' || r >= 0x7f && r < 0xa0 || r == '\ufffd' {
-			return false
-		}
+// unixLines returns text with LF at the end of each line, as it was before some
+// checkout or editor made CRLF of it.
+func unixLines(text string) string { return strings.ReplaceAll(text, "\r\n", "\n") }
+
+// canonical decodes base64, of which there is exactly one text for each content:
+// the standard decoder ignores line breaks.
+func canonical(text string) ([]byte, error) {
+	raw, err := base64.StdEncoding.Strict().DecodeString(text)
+	if err != nil || strings.ContainsAny(text, "\r\n") {
+		return nil, errors.New("no base64")
 	}
-	return true
+	return raw, nil
 }

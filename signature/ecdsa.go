@@ -1,29 +1,43 @@
 package signature
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/sha256"
 	"crypto/x509"
-	"encoding/base64"
+	"encoding/asn1"
 	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"math/big"
 	"strings"
 
 	"github.com/metal-stack/selfreconcile/checksum"
 	"github.com/metal-stack/selfreconcile/selfupdate"
 )
 
-// ECDSA returns a verifier for ECDSA signatures with SHA-256 on P-256, in base64, as
-// cosign sign-blob --key makes them, and openssl dgst -sha256 -sign with base64. Each
-// key is a PEM block "PUBLIC KEY" (cosign.pub).
+// ECDSA returns a verifier for ECDSA signatures with SHA-256 on P-256, in base64. Each
+// key is a PEM block "PUBLIC KEY": cosign.pub, or what openssl pkey -pubout writes. A
+// signature is made by one of
+//
+//	cosign sign-blob --key cosign.key --tlog-upload=false --output-signature FILE.sig FILE
+//	openssl dgst -sha256 -sign KEY FILE | openssl base64 -out FILE.sig
+//
+// where cosign 3 also needs --new-bundle-format=false --use-signing-config=false. Its
+// bundles (.sigstore.json), certificates, keyless signatures and entries in a
+// transparency log are not supported: they are for checks that need the network, or
+// a key of somebody else.
 //
 // The signature is that of the checksum file, its name and ".sig". When there is
-// none, that of the asset itself serves, its name and ".sig". That one states no
-// version, whatever the checksum file says, which is then not signed.
+// none, that of the asset itself serves, its name and ".sig". It states no version,
+// whatever the checksum file says, which is then not signed, nor which program it is
+// for: it needs [selfupdate.Trust.AllowUnboundVersion].
+//
+// A signature does not say which key made it, so that of another key is [ErrInvalid]. A
+// policy names a key by the first 8 bytes of the SHA-256 of its DER.
 func ECDSA(keys ...[]byte) (selfupdate.Verifier, error) {
 	if len(keys) == 0 {
 		return nil, fmt.Errorf("%w: none given", ErrKey)
@@ -41,19 +55,20 @@ func ECDSA(keys ...[]byte) (selfupdate.Verifier, error) {
 
 type ecdsaKey struct {
 	*ecdsa.PublicKey
-	id string // of the SPKI, as cosign's own logs have it
+	id string
 }
 
 type ecdsaVerifier struct{ keys []ecdsaKey }
 
 // Verify implements [selfupdate.Verifier].
 func (v *ecdsaVerifier) Verify(ctx context.Context, m selfupdate.Message) (selfupdate.Statement, error) {
-	if m.Sums == nil {
-		return selfupdate.Statement{}, fmt.Errorf("%w: there is no checksum file that it could be of", ErrMalformed)
-	}
 	text, err := m.Signature(ctx, m.SumsName+".sig")
 	if errors.Is(err, selfupdate.ErrNotFound) && m.SumsName != m.Asset {
-		return v.verifyAsset(ctx, m)
+		s, aerr := v.verifyAsset(ctx, m)
+		if errors.Is(aerr, selfupdate.ErrNotFound) {
+			aerr = err // the one that should be there
+		}
+		return s, aerr
 	}
 	if err != nil {
 		return selfupdate.Statement{}, err
@@ -70,23 +85,19 @@ func (v *ecdsaVerifier) verifyAsset(ctx context.Context, m selfupdate.Message) (
 	if err != nil {
 		return selfupdate.Statement{}, err
 	}
-	list, err := checksum.ParseNamed(m.Sums, m.SumsName, m.Asset, m.Chosen)
-	var d checksum.Digest
-	if err == nil {
-		d, err = list.Lookup(m.Asset)
-	}
-	switch {
-	case err != nil:
-		return selfupdate.Statement{}, fmt.Errorf("%w: %w", selfupdate.ErrNoChecksum, err)
-	case d.Algorithm() != checksum.SHA256:
-		return selfupdate.Statement{}, fmt.Errorf("%w: the asset's signature is of its SHA-256, which the checksum file does not have", ErrInvalid)
-	}
-	raw, err := hex.DecodeString(d.Hex())
+	d, err := m.Listed()
 	if err != nil {
 		return selfupdate.Statement{}, err
 	}
-	key, err := v.verify(text, raw)
-	return selfupdate.Statement{Key: key, AssetOnly: true}, err
+	if d.Algorithm() != checksum.SHA256 {
+		return selfupdate.Statement{}, fmt.Errorf("%w: the signature of the asset is of its SHA-256, and the checksum file has a %v", selfupdate.ErrNoChecksum, d.Algorithm())
+	}
+	sum, err := hex.DecodeString(d.Hex())
+	if err != nil {
+		return selfupdate.Statement{}, err
+	}
+	key, err := v.verify(text, sum)
+	return selfupdate.Statement{Key: key, Digest: d}, err
 }
 
 func (v *ecdsaVerifier) verify(text, sum []byte) (key string, err error) {
@@ -94,45 +105,62 @@ func (v *ecdsaVerifier) verify(text, sum []byte) (key string, err error) {
 	if err != nil {
 		return "", err
 	}
-	for _, k := range v.keys {
+	names := make([]string, len(v.keys))
+	for i, k := range v.keys {
 		if ecdsa.VerifyASN1(k.PublicKey, sum, sig) {
 			return k.id, nil
 		}
-	}
-	return "", fmt.Errorf("%w, by %s", ErrInvalid, v.names())
-}
-
-func (v *ecdsaVerifier) names() string {
-	names := make([]string, len(v.keys))
-	for i, k := range v.keys {
 		names[i] = k.id
 	}
-	return strings.Join(names, " or ")
+	return "", fmt.Errorf("%w: not by %s, or of something else", ErrInvalid, strings.Join(names, ", nor "))
 }
 
-// parseECDSA reads one line of canonical base64, of an ASN.1 sequence of that length.
+// maxECDSA is more than a signature has in any layout.
+const maxECDSA = 256
+
+// parseECDSA reads base64, in one line (cosign) or wrapped (openssl base64), of the
+// one DER of two numbers in the range (SEC 1, C.5; RFC 3279, 2.2.3).
 func parseECDSA(text []byte) ([]byte, error) {
-	line := strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
-	sig, err := base64.StdEncoding.Strict().DecodeString(line)
+	bad := func(why string) ([]byte, error) { return nil, fmt.Errorf("%w: %s", ErrMalformed, why) }
 	switch {
-	case err != nil || strings.ContainsAny(line, "\r\n"):
-		return nil, fmt.Errorf("%w: it is not one line of base64", ErrMalformed)
-	case len(sig) < 8 || len(sig) > 72 || sig[0] != 0x30 || int(sig[1]) != len(sig)-2:
-		return nil, fmt.Errorf("%w: no ASN.1 signature of P-256", ErrMalformed)
+	case len(text) > maxECDSA && bytes.HasPrefix(text, []byte("{")):
+		return bad("a bundle of cosign 3: sign with --new-bundle-format=false --use-signing-config=false --output-signature")
+	case len(text) > maxECDSA:
+		return bad("too long for a signature of P-256")
 	}
-	return sig, nil
+	der, err := canonical(strings.ReplaceAll(unixLines(string(text)), "\n", ""))
+	if err != nil {
+		return bad("it is no base64")
+	}
+	var sig struct{ R, S *big.Int }
+	rest, err := asn1.Unmarshal(der, &sig)
+	if err != nil || len(rest) > 0 {
+		return bad("not the DER of two numbers")
+	}
+	order := elliptic.P256().Params().N
+	if sig.R.Sign() <= 0 || sig.S.Sign() <= 0 || sig.R.Cmp(order) >= 0 || sig.S.Cmp(order) >= 0 {
+		return bad("not of the curve P-256")
+	}
+	if again, err := asn1.Marshal(sig); err != nil || !bytes.Equal(again, der) {
+		return bad("not in DER")
+	}
+	return der, nil
 }
 
+// parseECDSAKey reads one PEM block and nothing else, in the one form that it has.
 func parseECDSAKey(text []byte) (ecdsaKey, error) {
 	bad := func(why string) (ecdsaKey, error) { return ecdsaKey{}, fmt.Errorf("%w: ECDSA: %s", ErrKey, why) }
-	block, rest := pem.Decode(text)
+	lines := strings.TrimSpace(unixLines(string(text)))
+	block, rest := pem.Decode([]byte(lines))
 	switch {
 	case block == nil:
 		return bad("no PEM block")
 	case block.Type != "PUBLIC KEY":
-		return bad(fmt.Sprintf("a PEM block %+q instead of PUBLIC KEY", block.Type))
-	case strings.TrimSpace(string(rest)) != "":
+		return bad(fmt.Sprintf("a PEM block %+.40q instead of PUBLIC KEY", block.Type))
+	case len(rest) > 0:
 		return bad("something follows the PEM block: give several keys one by one")
+	case len(block.Headers) > 0, strings.TrimSpace(string(pem.EncodeToMemory(block))) != lines: // Decode skips what it does not like
+		return bad("more than one plain PEM block of 64 columns")
 	}
 	parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
 	if err != nil {
@@ -141,6 +169,9 @@ func parseECDSAKey(text []byte) (ecdsaKey, error) {
 	k, ok := parsed.(*ecdsa.PublicKey)
 	if !ok || k.Curve != elliptic.P256() {
 		return bad("the key is not of P-256")
+	}
+	if again, err := x509.MarshalPKIXPublicKey(k); err != nil || !bytes.Equal(again, block.Bytes) {
+		return bad("not in DER")
 	}
 	id := sha256.Sum256(block.Bytes)
 	return ecdsaKey{k, "ecdsa-p256 " + hex.EncodeToString(id[:8])}, nil

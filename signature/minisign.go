@@ -1,11 +1,8 @@
 package signature
 
 import (
-	"bytes"
 	"context"
 	"crypto/ed25519"
-	"encoding/base64"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,7 +17,9 @@ import (
 // what minisign -G writes to minisign.pub, or the second line of that.
 //
 // The signed version is what the trusted comment says as a word "version:v1.2.3".
-// The untrusted comment is ignored.
+// The untrusted comment is ignored. A policy names a key by its id, as minisign does.
+//
+// The format: https://jedisct1.github.io/minisign/#signature-format.
 func Minisign(keys ...string) (selfupdate.Verifier, error) {
 	if len(keys) == 0 {
 		return nil, fmt.Errorf("%w: none given", ErrKey)
@@ -43,9 +42,6 @@ type minisignVerifier struct{ keys []minisign.PublicKey }
 
 // Verify implements [selfupdate.Verifier].
 func (v *minisignVerifier) Verify(ctx context.Context, m selfupdate.Message) (selfupdate.Statement, error) {
-	if m.Sums == nil {
-		return selfupdate.Statement{}, fmt.Errorf("%w: there is no checksum file that it could be of", ErrMalformed)
-	}
 	text, err := m.Signature(ctx, m.SumsName+".minisig")
 	if err != nil {
 		return selfupdate.Statement{}, err
@@ -58,9 +54,10 @@ func (v *minisignVerifier) Verify(ctx context.Context, m selfupdate.Message) (se
 	if i < 0 {
 		return selfupdate.Statement{}, fmt.Errorf("%w: its id is %016X", ErrWrongKey, sig.KeyID)
 	}
-	// This covers the trusted comment too.
-	if !minisign.Verify(v.keys[i], m.Sums, text) {
-		return selfupdate.Statement{}, fmt.Errorf("%w, by the key %016X", ErrInvalid, sig.KeyID)
+	// The library reads the text again, and more leniently: it gets what was read here.
+	// It checks both signatures, of the file and of the trusted comment.
+	if !minisign.Verify(v.keys[i], m.Sums, []byte(sig.String())) {
+		return selfupdate.Statement{}, fmt.Errorf("%w by the key %016X", ErrInvalid, sig.KeyID)
 	}
 	version, err := versionIn(sig.TrustedComment)
 	return selfupdate.Statement{Key: fmt.Sprintf("minisign %016X", sig.KeyID), Version: version}, err
@@ -89,17 +86,14 @@ const (
 )
 
 // parseMinisign reads a signature file strictly: four lines and nothing more,
-// canonical base64, the prehashed algorithm, a trusted comment without control
-// characters. The library under it is more lenient.
-func parseMinisign(text []byte) (minisign.Signature, error) {
+// canonical base64, the prehashed algorithm, comments without control characters. The
+// library under it is more lenient. sig.String is the file again, with LF.
+func parseMinisign(text []byte) (sig minisign.Signature, err error) {
 	bad := func(why string) (minisign.Signature, error) {
 		return minisign.Signature{}, fmt.Errorf("%w: %s", ErrMalformed, why)
 	}
-	body, ok := bytes.CutSuffix(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n")), []byte("\n"))
-	if !ok {
-		return bad("it does not end with a newline")
-	}
-	lines := strings.Split(string(body), "\n")
+	body := strings.TrimSuffix(unixLines(string(text)), "\n")
+	lines := strings.Split(body, "\n")
 	switch {
 	case len(lines) != 4:
 		return bad(fmt.Sprintf("%d lines instead of 4", len(lines)))
@@ -107,14 +101,14 @@ func parseMinisign(text []byte) (minisign.Signature, error) {
 		return bad("the first line is no untrusted comment")
 	case !strings.HasPrefix(lines[2], trusted):
 		return bad("the third line is no trusted comment")
-	case !printable(lines[2]) || strings.ContainsRune(lines[0], 0):
-		return bad("a comment has control characters")
+	case !printable(lines[0]) || !printable(lines[2]):
+		return bad("a comment is not plain text")
 	}
-	raw, err := canonical(lines[1], 2+8+ed25519.SignatureSize)
+	raw, err := canonicalSize(lines[1], 2+8+ed25519.SignatureSize)
 	if err != nil {
 		return bad("the second line: " + err.Error())
 	}
-	if _, err := canonical(lines[3], ed25519.SignatureSize); err != nil {
+	if _, err := canonicalSize(lines[3], ed25519.SignatureSize); err != nil {
 		return bad("the fourth line: " + err.Error())
 	}
 	switch string(raw[:2]) {
@@ -124,43 +118,49 @@ func parseMinisign(text []byte) (minisign.Signature, error) {
 	default:
 		return bad("an unknown algorithm")
 	}
-	var sig minisign.Signature
-	if err := sig.UnmarshalText([]byte(strings.Join(lines, "\n"))); err != nil {
+	if err := sig.UnmarshalText([]byte(body)); err != nil {
 		return bad("it can't be read")
 	}
 	return sig, nil
 }
 
-// canonical decodes base64 of which there is exactly one for each content.
-func canonical(text string, size int) ([]byte, error) {
-	raw, err := base64.StdEncoding.Strict().DecodeString(text)
-	if err != nil || strings.ContainsAny(text, "\r\n") {
-		return nil, errors.New("no base64")
+// printable reports whether text is one line that can be shown as it is.
+func printable(text string) bool {
+	for _, r := range text {
+		if r < 0x20 && r != '\t' || r >= 0x7f && r < 0xa0 || r == '\ufffd' {
+			return false
+		}
 	}
-	if len(raw) != size {
-		return nil, fmt.Errorf("%d bytes instead of %d", len(raw), size)
-	}
-	return raw, nil
+	return true
 }
 
-func parseMinisignKey(text string) (minisign.PublicKey, error) {
-	text = strings.TrimSpace(strings.ReplaceAll(text, "\r\n", "\n"))
+func canonicalSize(text string, size int) ([]byte, error) {
+	raw, err := canonical(text)
+	if err == nil && len(raw) != size {
+		err = fmt.Errorf("%d bytes instead of %d", len(raw), size)
+	}
+	return raw, err
+}
+
+func parseMinisignKey(text string) (k minisign.PublicKey, err error) {
+	bad := func(why string) (minisign.PublicKey, error) {
+		return minisign.PublicKey{}, fmt.Errorf("%w: minisign: %s", ErrKey, why)
+	}
+	text = strings.TrimSpace(unixLines(text))
 	if rest, ok := strings.CutPrefix(text, untrusted); ok {
 		_, text, _ = strings.Cut(rest, "\n")
 	}
-	raw, err := canonical(text, 2+8+ed25519.PublicKeySize)
-	if err != nil {
-		return minisign.PublicKey{}, fmt.Errorf("%w: minisign: %v", ErrKey, err)
+	raw, err := canonicalSize(text, 2+8+ed25519.PublicKeySize)
+	switch {
+	case err != nil:
+		return bad(err.Error())
+	case string(raw[:2]) != "Ed":
+		return bad("an unknown algorithm")
+	case smallOrder(raw[10:]):
+		return bad("anybody can sign for it")
 	}
-	if string(raw[:2]) != "Ed" {
-		return minisign.PublicKey{}, fmt.Errorf("%w: minisign: an unknown algorithm", ErrKey)
-	}
-	if smallOrder(raw[10:]) {
-		return minisign.PublicKey{}, fmt.Errorf("%w: minisign: anybody can sign for it", ErrKey)
-	}
-	var k minisign.PublicKey
 	if err := k.UnmarshalText([]byte(text)); err != nil {
-		return minisign.PublicKey{}, fmt.Errorf("%w: minisign: it can't be read", ErrKey)
+		return bad("it can't be read")
 	}
 	return k, nil
 }
