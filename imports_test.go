@@ -40,6 +40,14 @@ var edges = map[string]struct {
 		// Its commit: rename the running .exe aside, hide it. It drags net/http in.
 		windows: []string{"github.com/minio/selfupdate"},
 	},
+	"signature": {
+		own:     []string{"checksum", "selfupdate"},
+		modules: []string{"aead.dev/minisign"},
+	},
+	"archive": {
+		own:     []string{"selfupdate"},
+		modules: []string{"github.com/klauspost/compress"}, // zstd, which the standard library has not
+	},
 	"internal/fetch": {
 		own:     []string{"checksum", "selfupdate"},
 		modules: []string{"github.com/hashicorp/go-retryablehttp"},
@@ -75,6 +83,8 @@ var neverReached = map[string]struct {
 	"checksum":   {packages: []string{"net", "net/http", "os/exec"}, windows: true},
 	// It has milliseconds before every start of a service.
 	"cmd/selfupdate-guard": {packages: []string{"net", "net/http", "crypto/tls"}},
+	"archive":              {packages: []string{"net/http", "crypto/tls"}},
+	"signature":            {packages: []string{"net/http", "crypto/tls"}},
 	"...":                  {packages: foreign, windows: true},
 }
 
@@ -116,6 +126,9 @@ func TestImportEdgesForbidden(t *testing.T) {
 		{"checksum imports the core", "checksum", module + "/selfupdate", "linux", "checksum imports selfupdate"},
 		{"checksum imports another module", "checksum", "golang.org/x/sys/unix", "linux", "checksum imports golang.org/x/sys/unix"},
 		{"core links net/http", "selfupdate", "net/http", "linux", "selfupdate reaches net/http"},
+		{"core imports the signatures", "selfupdate", module + "/signature", "linux", "selfupdate imports signature"},
+		{"core imports the archives", "selfupdate", module + "/archive", "linux", "selfupdate imports archive"},
+		{"core imports a signature's module", "selfupdate", "aead.dev/minisign", "linux", "selfupdate imports aead.dev/minisign"},
 		{"core links net/http through checksum", "checksum", "net/http", "darwin", "selfupdate reaches net/http"},
 		{"core uses the Windows commit on Linux", "selfupdate", "github.com/minio/selfupdate", "linux", "selfupdate imports github.com/minio/selfupdate"},
 		{"a cluster's client", "source/http", "k8s.io/client-go/rest", "linux", "source/http reaches k8s.io/client-go/rest"},

@@ -7,8 +7,13 @@
 // The core has verified the archive before a byte of it is read here, and writes
 // what comes out of it under its own rules: mode and owner are never taken from an
 // archive, and nothing is written by a name that stands in one. Still nothing here
-// trusts the content: memory is bounded (about 40 MiB for zstd, 1 MiB else), and what
-// is not one regular file of that name is refused.
+// trusts the content. Memory is bounded, whatever stands in the archive, and what is not
+// one regular file of that name is refused.
+//
+// The kind of an archive is told by its first bytes, not by its name. Not accepted:
+// xz, bzip2, 7z, a tar file that is not compressed; zstd with a window over 32 MiB (zstd
+// --ultra -21, --long=26 and more) or a dictionary; zip64, split and encrypted zip files, and
+// zip files with something before or behind; sparse files in tar.
 package archive
 
 import (
@@ -19,6 +24,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"strconv"
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
@@ -30,7 +36,7 @@ import (
 const DefaultMaxUnpacked = 2 << 30
 
 const (
-	maxWindow = 32 << 20 // of zstd: what zstd -19 and --ultra -22 --long=25 need
+	maxWindow = 32 << 20 // of zstd, which keeps that much in memory
 	buffer    = 64 << 10
 )
 
@@ -38,19 +44,21 @@ const (
 // program's name ([selfupdate.Config.Name], also with .exe), in whatever directory
 // of the archive, if there is exactly one.
 type Unpacker struct {
-	// Entry is the file to take: a path in the archive, or a name without a slash,
-	// which may be in any directory. A leading "./" makes no difference. Ignored for a
-	// file that is merely compressed.
+	// Entry is the file to take, exactly: a path in the archive, or a name without a
+	// slash, which may be in any directory. A leading "./" makes no difference. Ignored
+	// for a file that is merely compressed.
 	Entry string
 
 	// MaxUnpacked is how many bytes may come out of the archive, all that is skipped
-	// included; 0 is DefaultMaxUnpacked.
+	// included; 0 is DefaultMaxUnpacked. The program itself has the limit of
+	// [selfupdate.Config.MaxSize].
 	MaxUnpacked int64
 }
 
-// Unpack implements [selfupdate.Unpacker]. Errors match [selfupdate.ErrFormat] or
-// [selfupdate.ErrTooLarge]. The end of the file is only reported once the rest of the
-// archive was read, so that a second file of that name or a wrong checksum is seen.
+// Unpack implements [selfupdate.Unpacker]. Errors of the content match
+// [selfupdate.ErrFormat] or [selfupdate.ErrTooLarge]. The end of the file is only
+// reported once the rest of the archive was read, so that a second file of that name
+// or a wrong checksum is seen.
 func (u Unpacker) Unpack(ctx context.Context, archive io.ReaderAt, size int64, name string) (io.ReadCloser, error) {
 	if u.MaxUnpacked < 0 {
 		return nil, errors.New("a negative MaxUnpacked")
@@ -58,28 +66,31 @@ func (u Unpacker) Unpack(ctx context.Context, archive io.ReaderAt, size int64, n
 	if u.MaxUnpacked == 0 {
 		u.MaxUnpacked = DefaultMaxUnpacked
 	}
+	w := wanted{name: clean(name)}
 	if u.Entry != "" {
-		name = u.Entry
+		w = wanted{name: clean(u.Entry), exactly: true}
 	}
-	w := wanted{clean(name)}
+	archive = disk{archive}
 	var magic [4]byte
-	if n, err := archive.ReadAt(magic[:], 0); n < len(magic) {
-		return nil, refuse("%d bytes are no archive (%v)", n, err)
+	if _, err := archive.ReadAt(magic[:], 0); errors.Is(err, io.EOF) {
+		return nil, refuse("%d bytes are none", size)
+	} else if err != nil {
+		return nil, err
 	}
-	raw := &limited{ctx: ctx, r: bufio.NewReaderSize(io.NewSectionReader(archive, 0, size), buffer), left: size + 1}
+	raw := bufio.NewReaderSize(&stopping{ctx, io.NewSectionReader(archive, 0, size)}, buffer)
 	switch {
 	case magic[0] == 0x1f && magic[1] == 0x8b:
 		z, err := gzip.NewReader(raw)
 		if err != nil {
-			return nil, refuse("gzip: %w", err)
+			return nil, classed(err)
 		}
-		return u.stream(ctx, z, z.Close, w)
+		return u.stream(z, z.Close, w)
 	case string(magic[:]) == "\x28\xb5\x2f\xfd":
 		z, err := zstd.NewReader(raw, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {
-			return nil, refuse("zstd: %w", err)
+			return nil, classed(err)
 		}
-		return u.stream(ctx, z, func() error { z.Close(); return nil }, w)
+		return u.stream(z, func() error { z.Close(); return nil }, w)
 	case string(magic[:]) == "PK\x03\x04" || string(magic[:]) == "PK\x05\x06":
 		return u.zip(ctx, archive, size, w)
 	}
@@ -87,17 +98,21 @@ func (u Unpacker) Unpack(ctx context.Context, archive io.ReaderAt, size int64, n
 }
 
 // stream is for what is one compressed stream: of a tar file, or of the program itself.
-func (u Unpacker) stream(ctx context.Context, z io.Reader, stop func() error, w wanted) (io.ReadCloser, error) {
-	b := bufio.NewReaderSize(&limited{ctx: ctx, r: z, left: u.MaxUnpacked}, buffer)
+func (u Unpacker) stream(z io.Reader, stop func() error, w wanted) (io.ReadCloser, error) {
+	b := bufio.NewReaderSize(&limited{r: z, left: u.MaxUnpacked}, buffer)
 	var r io.Reader = &checked{r: b}
 	head, err := b.Peek(512)
 	switch {
 	case isTar(head):
-		if r, err = openTar(b, w); err != nil {
-			return nil, errors.Join(err, stop())
-		}
-	case err != nil && !errors.Is(err, io.EOF):
-		return nil, errors.Join(classed(err), stop())
+		r, err = openTar(b, w)
+	case err == io.EOF: // shorter than that
+		err = nil
+	default:
+		err = classed(err)
+	}
+	if err != nil {
+		_ = stop() // which has no better error
+		return nil, err
 	}
 	return &entry{r, stop}, nil
 }
@@ -120,37 +135,62 @@ func (c *checked) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// limited reads at most left bytes, and stops with the context.
+// stopping stops with the context.
+type stopping struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (s *stopping) Read(p []byte) (int, error) {
+	if err := s.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return s.r.Read(p)
+}
+
+// limited fails once more than left bytes came.
 type limited struct {
-	ctx  context.Context
 	r    io.Reader
 	left int64
 }
 
 func (l *limited) Read(p []byte) (int, error) {
-	if err := l.ctx.Err(); err != nil {
-		return 0, err
-	}
-	if l.left <= 0 {
+	n, err := l.r.Read(p)
+	if l.left -= int64(n); l.left < 0 {
 		return 0, fmt.Errorf("%w: more comes out of the archive than is allowed", selfupdate.ErrTooLarge)
 	}
-	if int64(len(p)) > l.left {
-		p = p[:l.left]
-	}
-	n, err := l.r.Read(p)
-	l.left -= int64(n)
 	return n, err
 }
 
+// disk tells an archive that can't be read from one that is wrong.
+type disk struct{ io.ReaderAt }
+
+func (d disk) ReadAt(p []byte, off int64) (int, error) {
+	n, err := d.ReaderAt.ReadAt(p, off)
+	if err != nil && err != io.EOF {
+		err = &diskError{err}
+	}
+	return n, err
+}
+
+type diskError struct{ err error }
+
+func (e *diskError) Error() string           { return "archive: " + e.err.Error() }
+func (e *diskError) Unwrap() error           { return e.err }
+func (e *diskError) Class() selfupdate.Class { return selfupdate.Local }
+
 // wanted tells the entry that is wanted.
-type wanted struct{ name string }
+type wanted struct {
+	name    string
+	exactly bool // not with .exe
+}
 
 func (w wanted) is(name string) bool {
 	name = clean(name)
 	if !strings.Contains(w.name, "/") {
 		name = path.Base(name)
 	}
-	return name == w.name || name == w.name+".exe"
+	return name == w.name || !w.exactly && name == w.name+".exe"
 }
 
 // unsafe reports whether a name points out of the archive.
@@ -174,13 +214,35 @@ func clean(name string) string {
 	return name
 }
 
+// quote makes a name that may be a megabyte of anything fit for an error.
+func quote(name string) string {
+	const most = 80
+	q := strconv.QuoteToASCII(name[:min(len(name), most)])
+	if len(name) > most {
+		q += "..."
+	}
+	return q
+}
+
 func refuse(format string, args ...any) error {
-	return fmt.Errorf("%w: "+format, append([]any{selfupdate.ErrFormat}, args...)...)
+	return fmt.Errorf("%w: archive: "+format, append([]any{selfupdate.ErrFormat}, args...)...)
+}
+
+func notThere(w wanted) error {
+	return refuse("there is no file %s in it", quote(w.name))
+}
+
+func notRegular(name string) error { return refuse("%s is no regular file", quote(name)) }
+
+func pointsOut(name string) error { return refuse("the name %s points out of it", quote(name)) }
+
+func twice(first, second string) error {
+	return refuse("two files of that name, %s and %s: say which is meant by its path (Entry)", quote(first), quote(second))
 }
 
 // classed makes an error of a decompressor one of this module.
 func classed(err error) error {
-	if selfupdate.ClassOf(err) != 0 || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if err == nil || selfupdate.ClassOf(err) != 0 || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	return refuse("%w", err)

@@ -3,7 +3,6 @@ package archive
 import (
 	"archive/tar"
 	"bytes"
-	"errors"
 	"io"
 	"strings"
 )
@@ -16,23 +15,24 @@ func isTar(b []byte) bool { return len(b) >= 512 && bytes.Equal(b[257:262], []by
 func openTar(r io.Reader, w wanted) (io.Reader, error) {
 	t := tar.NewReader(r)
 	h, err := nextMatch(t, w)
-	if errors.Is(err, io.EOF) {
-		return nil, refuse("the archive has no %+q", w.name)
+	if err == io.EOF {
+		return nil, notThere(w)
 	}
 	if err != nil {
 		return nil, err
 	}
 	switch {
-	case h.Typeflag != tar.TypeReg:
-		return nil, refuse("%+q is no regular file in the archive", h.Name)
 	case sparse(h):
-		return nil, refuse("%+q is a sparse file in the archive", h.Name)
+		return nil, refuse("%s is a sparse file", quote(h.Name))
+	case h.Typeflag != tar.TypeReg:
+		return nil, notRegular(h.Name)
 	case unsafe(h.Name):
-		return nil, refuse("%+q points out of the archive", h.Name)
+		return nil, pointsOut(h.Name)
 	}
-	return &tarEntry{t: t, r: r, w: w}, nil
+	return &tarEntry{t: t, r: r, w: w, name: h.Name}, nil
 }
 
+// sparse files can be a petabyte of nothing in some bytes.
 func sparse(h *tar.Header) bool {
 	for k := range h.PAXRecords {
 		if strings.HasPrefix(k, "GNU.sparse.") {
@@ -47,7 +47,7 @@ func nextMatch(t *tar.Reader, w wanted) (*tar.Header, error) {
 	for {
 		h, err := t.Next()
 		switch {
-		case errors.Is(err, io.EOF):
+		case err == io.EOF:
 			return nil, io.EOF
 		case err != nil:
 			return nil, classed(err)
@@ -58,28 +58,44 @@ func nextMatch(t *tar.Reader, w wanted) (*tar.Header, error) {
 }
 
 type tarEntry struct {
-	t *tar.Reader
-	r io.Reader
-	w wanted
+	t    *tar.Reader
+	r    io.Reader // under t
+	w    wanted
+	name string
 }
 
 func (e *tarEntry) Read(p []byte) (int, error) {
 	n, err := e.t.Read(p)
-	switch {
-	case err == nil:
+	if err == nil {
 		return n, nil
-	case !errors.Is(err, io.EOF):
+	}
+	if err != io.EOF {
 		return n, classed(err)
 	}
 	h, err := nextMatch(e.t, e.w)
 	if err == nil {
-		return n, refuse("the archive has two files of that name, the second is %+q", h.Name)
+		return n, twice(e.name, h.Name)
 	}
-	if !errors.Is(err, io.EOF) {
-		return n, err
+	if err == io.EOF {
+		err = drain(e.r)
 	}
-	if _, err := io.Copy(io.Discard, e.r); err != nil { // to the checksum behind it
-		return n, classed(err)
+	return n, err
+}
+
+// drain reads to the checksum behind a tar file, and returns io.EOF. Behind the
+// end that the file has there may be zeros; some programs would go on with more.
+func drain(r io.Reader) error {
+	b := make([]byte, buffer)
+	for {
+		n, err := r.Read(b)
+		if len(bytes.Trim(b[:n], "\x00")) > 0 {
+			return refuse("something follows the end of the tar file")
+		}
+		switch {
+		case err == io.EOF:
+			return io.EOF
+		case err != nil:
+			return classed(err)
+		}
 	}
-	return n, io.EOF
 }

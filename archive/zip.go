@@ -10,7 +10,7 @@ import (
 
 const (
 	maxEntries   = 10_000
-	maxDirectory = 4 << 20 // bytes
+	maxDirectory = 2 << 20 // bytes
 )
 
 // zip takes the entry out of a zip file.
@@ -20,54 +20,87 @@ func (u Unpacker) zip(ctx context.Context, archive io.ReaderAt, size int64, w wa
 	}
 	z, err := zip.NewReader(archive, size)
 	if err != nil {
-		return nil, refuse("zip: %w", err)
+		return nil, classed(err)
 	}
 	var found *zip.File
 	for _, f := range z.File {
 		switch {
 		case f.Mode().IsDir() || !w.is(f.Name):
 		case found != nil:
-			return nil, refuse("the archive has two files of that name, %+q and %+q", found.Name, f.Name)
+			return nil, twice(found.Name, f.Name)
 		default:
 			found = f
 		}
 	}
 	switch {
 	case found == nil:
-		return nil, refuse("the archive has no %+q", w.name)
-	case unsafe(found.Name):
-		return nil, refuse("%+q points out of the archive", found.Name)
+		return nil, notThere(w)
 	case !found.Mode().IsRegular():
-		return nil, refuse("%+q is no regular file in the archive", found.Name)
+		return nil, notRegular(found.Name)
+	case unsafe(found.Name):
+		return nil, pointsOut(found.Name)
 	case found.Flags&1 != 0:
-		return nil, refuse("%+q is encrypted", found.Name)
+		return nil, refuse("%s is encrypted", quote(found.Name))
 	}
 	r, err := found.Open()
 	if err != nil {
-		return nil, refuse("zip: %w", err)
+		return nil, classed(err)
 	}
-	return &entry{&checked{r: &limited{ctx: ctx, r: r, left: u.MaxUnpacked}}, r.Close}, nil
+	return &entry{&checked{r: &limited{r: &stopping{ctx, r}, left: u.MaxUnpacked}}, r.Close}, nil
 }
 
-// checkDirectory bounds what archive/zip reads into memory: the directory, whose
-// size stands in the end record (APPNOTE.TXT, 4.3.16). Zip64, which has a record of
-// its own for that, is for archives larger than a program's.
+// The records of a zip file, by APPNOTE.TXT 6.3.10.
+const (
+	endSize    = 22 // 4.3.16, without its comment
+	maxComment = 1<<16 - 1
+	locator    = 20 // 4.3.15, right before the end record: zip64
+	headerSize = 46 // 4.3.12, without name, extra field and comment
+)
+
+// checkDirectory bounds what archive/zip reads into memory. That goes by no number
+// in the end record, but reads headers for as long as there are any: a directory of
+// half a gigabyte would be a hundred million of its structures.
 func checkDirectory(archive io.ReaderAt, size int64) error {
-	const fixed, maxComment, locator = 22, 1<<16 - 1, 20
-	tail := make([]byte, min(size, locator+fixed+maxComment))
+	tail := make([]byte, min(size, locator+endSize+maxComment))
 	if _, err := archive.ReadAt(tail, size-int64(len(tail))); err != nil && err != io.EOF {
 		return err
 	}
-	i := bytes.LastIndex(tail[:max(0, len(tail)-fixed+4)], []byte("PK\x05\x06"))
+	i := bytes.LastIndex(tail[:max(0, len(tail)-endSize+4)], []byte("PK\x05\x06"))
 	if i < 0 {
-		return refuse("zip: no end record")
+		return refuse("the zip file has no end")
 	}
 	if i >= locator && bytes.HasPrefix(tail[i-locator:], []byte("PK\x06\x07")) {
-		return refuse("zip: zip64 is not accepted")
+		return refuse("zip64 is not accepted")
 	}
-	entries, length, offset := binary.LittleEndian.Uint16(tail[i+10:]), binary.LittleEndian.Uint32(tail[i+12:]), binary.LittleEndian.Uint32(tail[i+16:])
-	if entries > maxEntries || length > maxDirectory || offset == 1<<32-1 {
-		return refuse("zip: a directory of %d entries and %d bytes", entries, length)
+	le, end := binary.LittleEndian, tail[i:]
+	entries, length, offset := int(le.Uint16(end[10:])), int64(le.Uint32(end[12:])), int64(le.Uint32(end[16:]))
+	at := size - int64(len(end))
+	switch {
+	case len(end) != endSize+int(le.Uint16(end[20:])):
+		return refuse("something follows the end of the zip file")
+	case entries > maxEntries || length > maxDirectory:
+		return refuse("a directory of %d entries and %d bytes", entries, length)
+	case offset+length != at:
+		return refuse("the directory of the zip file is not where it should be")
+	}
+	directory := make([]byte, length)
+	if _, err := archive.ReadAt(directory, offset); err != nil && err != io.EOF {
+		return err
+	}
+	return countHeaders(directory, entries)
+}
+
+func countHeaders(directory []byte, want int) error {
+	le, n := binary.LittleEndian, 0
+	for ; len(directory) >= headerSize && bytes.HasPrefix(directory, []byte("PK\x01\x02")); n++ {
+		next := headerSize + int(le.Uint16(directory[28:])) + int(le.Uint16(directory[30:])) + int(le.Uint16(directory[32:]))
+		if next > len(directory) {
+			break
+		}
+		directory = directory[next:]
+	}
+	if n != want || len(directory) > 0 {
+		return refuse("the directory of the zip file has not %d entries", want)
 	}
 	return nil
 }

@@ -21,6 +21,10 @@ need git       git
 need nsenter   util-linux   # into the systemd of a test
 need systemd-analyze systemd           # the units, checked
 need systemd-nspawn  systemd-container # the units, under a systemd of their own
+need minisign  minisign     # what publishers sign with, to be verified
+need openssl   openssl
+need zip       zip          # archives as the usual tools make them
+need zstd      zstd
 
 [[ ${#missing[@]} -eq 0 ]] && exit 0
 say "installing ${missing[*]}"

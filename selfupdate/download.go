@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 
 	"github.com/metal-stack/selfreconcile/checksum"
@@ -127,7 +128,24 @@ func (u *Updater) unpack(ctx context.Context, rel Release, archive staged) (s st
 		return s, failed("unpack", "", fmt.Errorf("%w: the unpacker found nothing", ErrFormat))
 	}
 	defer func() { _ = r.Close() }()
-	return u.target.stage(ctx, content{Reader: r, size: -1, max: u.cfg.MaxSize, meta: u.metadata, check: u.checker(rel.Version)})
+	return u.target.stage(ctx, content{Reader: unpacked{ctx, r}, size: -1, max: u.cfg.MaxSize, meta: u.metadata, check: u.checker(rel.Version)})
+}
+
+// unpacked gives an unpacker's errors their class and step: nothing of it is the network's.
+type unpacked struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (u unpacked) Read(p []byte) (int, error) {
+	n, err := u.r.Read(p)
+	if err == nil || err == io.EOF {
+		return n, err
+	}
+	if ClassOf(err) == 0 && u.ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	return n, failed("unpack", "", err)
 }
 
 // checker returns the check of the whole staged file, after its digest.

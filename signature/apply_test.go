@@ -186,7 +186,9 @@ func TestApplyAssetSigned(t *testing.T) {
 	signed := selfupdate.Signed(s.verifier(t))
 	const program, evil = "the program v2", "evil"
 	sig := s.sign(t, program)
-	line := func(content, name string) string { return digestOf(checksum.SHA256, content).Hex() + "  " + name + "\n" }
+	line := func(content, name string) string {
+		return digestOf(checksum.SHA256, content).Hex() + "  " + name + "\n"
+	}
 	for _, tt := range []struct {
 		name, asset, template string
 		trust                 selfupdate.Trust

@@ -41,4 +41,34 @@ var uses = []use{
 	update(rel)`,
 		decl: update,
 	},
+	{
+		name:    "`signature` (minisign) with the core",
+		imports: []string{"context", module + "selfupdate", module + "signature"},
+		body: `v, err := signature.Minisign("")
+	if err != nil {
+		panic(err)
+	}
+	println(v)
+	update(selfupdate.Release{})`,
+		decl: update,
+	},
+	{
+		name:    "`signature` (ECDSA) with the core",
+		imports: []string{"context", module + "selfupdate", module + "signature"},
+		body: `v, err := signature.ECDSA(nil)
+	if err != nil {
+		panic(err)
+	}
+	println(v)
+	update(selfupdate.Release{})`,
+		decl: update,
+	},
+	{
+		name:    "`archive` with the core",
+		imports: []string{"context", module + "selfupdate", module + "archive"},
+		body: `var u selfupdate.Unpacker = archive.Unpacker{}
+	u.Unpack(context.Background(), nil, 0, "")
+	update(selfupdate.Release{})`,
+		decl: update,
+	},
 }

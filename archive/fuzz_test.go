@@ -1,0 +1,62 @@
+package archive
+
+import (
+	"archive/tar"
+	"bytes"
+	"io"
+	"runtime"
+	"testing"
+)
+
+// Whatever comes in: no panic, no more out of it than allowed, memory within a
+// bound, an error fit for a log. What is taken out and packed again comes out again.
+func FuzzUnpack(f *testing.F) {
+	app := file{name: "bin/app", content: program}
+	plainTar := tarOf(f, file{name: "bin/", kind: tar.TypeDir}, app, file{name: "link", kind: tar.TypeSymlink, link: "/x"})
+	f.Add(byte(0), zipOf(f, app, file{name: "x", content: "x"}))
+	f.Add(byte(0), gz(f, plainTar))
+	f.Add(byte(0), zst(f, plainTar))
+	f.Add(byte(1), plainTar)
+	f.Add(byte(1), tarOf(f, file{name: "../app", content: program}, file{name: "app"}))
+	f.Add(byte(1), []byte(program))
+	f.Add(byte(2), plainTar)
+	const most = 1 << 20
+	f.Fuzz(func(t *testing.T, packing byte, data []byte) {
+		switch packing % 3 { // so that the tar reader is not behind a checksum that no fuzzer finds
+		case 1:
+			data = gz(t, data)
+		case 2:
+			data = zst(t, data)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		n, got, err := unpackAtMost(t, data, most)
+		runtime.ReadMemStats(&after)
+		if used := after.TotalAlloc - before.TotalAlloc; used > 160<<20 {
+			t.Errorf("%d bytes allocated for an archive of %d", used, len(data))
+		}
+		if n > most {
+			t.Errorf("%d bytes out of it", n)
+		}
+		if err != nil {
+			plain(t, err)
+			return
+		}
+		for _, again := range [][]byte{gz(t, tarOf(t, file{name: "app", content: got})), zipOf(t, file{name: "app", content: got})} {
+			if second, err := unpack(t, Unpacker{}, again, "app"); err != nil || second != got {
+				t.Errorf("packed again, %q became %q, %v", got, second, err)
+			}
+		}
+	})
+}
+
+func unpackAtMost(t *testing.T, data []byte, most int64) (int64, string, error) {
+	r, err := Unpacker{MaxUnpacked: most}.Unpack(t.Context(), bytes.NewReader(data), int64(len(data)), "app")
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = r.Close() }()
+	var b bytes.Buffer
+	n, err := io.Copy(&b, r)
+	return n, b.String(), err
+}
