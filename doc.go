@@ -17,6 +17,9 @@
 //     trusted; locks, the record on disk, the swap. No network on Unix.
 //   - checksum: digests, and the checksum files in which they are published.
 //     Imports the standard library only.
+//   - signature: releases signed with minisign, or with ECDSA keys as cosign makes
+//     them.
+//   - archive: a program inside a .tar.gz, .tar.zst or .zip, or compressed.
 //   - source/http (package httpsource): a release behind a URL with its checksum
 //     file beside it, or behind a template of URLs. What a firewall needs.
 //   - source/github (package githubsource): the releases of a repository on
@@ -42,9 +45,7 @@
 //
 // # Not there yet
 //
-// Packages signature (minisign, and ECDSA keys as cosign makes them), archive (a
-// program inside a .tar.gz or .zip) and delta (patches instead of whole files) are
-// later stages.
+// Package delta (patches instead of whole files).
 //
 // [selfupdate.New]: https://pkg.go.dev/github.com/metal-stack/selfreconcile/selfupdate#New
 // [selfupdate.Updater]: https://pkg.go.dev/github.com/metal-stack/selfreconcile/selfupdate#Updater

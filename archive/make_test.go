@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
@@ -50,9 +51,13 @@ func gz(t testing.TB, data []byte) []byte {
 	return b.Bytes()
 }
 
+var encoder = sync.OnceValues(func() (*zstd.Encoder, error) {
+	return zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
+})
+
 func zst(t testing.TB, data []byte) []byte {
 	t.Helper()
-	w, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
+	w, err := encoder()
 	require.NoError(t, err)
 	return w.EncodeAll(data, nil)
 }

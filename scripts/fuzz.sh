@@ -10,7 +10,7 @@ for m in $(code_modules); do
 	for p in $(go list ./...); do
 		for f in $(go test -list '^Fuzz' "$p" | grep '^Fuzz' || true); do
 			say "$f in $p for $FUZZTIME"
-			go test -run '^$' -fuzz "^$f\$" -fuzztime "$FUZZTIME" "$p"
+			go test -run '^$' -fuzz "^$f\$" -fuzzminimizetime 1s -fuzztime "$FUZZTIME" "$p"
 			ran=$((ran + 1))
 		done
 	done
