@@ -170,6 +170,22 @@ func releaseOf(t testing.TB, version, program string) *release {
 	return r
 }
 
+// releaseWith is a release of any bytes.
+func releaseWith(version string, data []byte) *release {
+	r := &release{opened: map[string]int{}}
+	r.Release = Release{Version: version, Assets: []Asset{r.asset(version, "app", data)}}
+	r.Lookup = func(name string) (Asset, error) {
+		if name == "app.sha256" {
+			return r.asset(version, name, []byte(digestOf(data).Hex()+"  app\n")), nil
+		}
+		return Asset{}, fmt.Errorf("%w: %q", ErrNotFound, name)
+	}
+	return r
+}
+
+// script is a program that does as it is told.
+func script(lines string) []byte { return []byte("#!/bin/sh\n" + lines + "\n") }
+
 func (r *release) asset(version, name string, data []byte) Asset {
 	return Asset{Name: name, URL: "https://example.com/" + version + "/" + name, Size: int64(len(data)), Open: func(context.Context, Position) (Body, error) {
 		r.opened[name]++

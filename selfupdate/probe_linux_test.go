@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -18,9 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
-
-// script is a program that does as it is told.
-func script(lines string) []byte { return []byte("#!/bin/sh\n" + lines + "\n") }
 
 func scriptFile(t *testing.T, lines string) string {
 	t.Helper()
@@ -185,19 +181,6 @@ func holdOpen(t *testing.T, path string) (release func()) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = in.Close(); _ = cmd.Wait() })
 	return func() { _ = in.Close() }
-}
-
-// releaseWith is a release of any bytes.
-func releaseWith(version string, data []byte) *release {
-	r := &release{opened: map[string]int{}}
-	r.Release = Release{Version: version, Assets: []Asset{r.asset(version, "app", data)}}
-	r.Lookup = func(name string) (Asset, error) {
-		if name == "app.sha256" {
-			return r.asset(version, name, []byte(digestOf(data).Hex()+"  app\n")), nil
-		}
-		return Asset{}, fmt.Errorf("%w: %q", ErrNotFound, name)
-	}
-	return r
 }
 
 func probing(timeout time.Duration) func(*Config) {
