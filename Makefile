@@ -30,7 +30,7 @@ bench: ## our Apply beside others, and what a start costs; BENCHFLAGS="-rounds 3
 fuzz: ## every fuzz target for FUZZTIME (30s)
 	@scripts/fuzz.sh
 
-soak: ## all tests again and again, shuffled, for SOAK (30m)
+soak: ## the long forms of the fault tests, then all tests again and again, shuffled, for SOAK (30m)
 	@scripts/soak.sh
 
 dependencies: ## measure what each package adds to an importer (the table in docs/dependencies.md)

@@ -67,7 +67,9 @@ func callsBelow(t testing.TB, trace, dir string) (calls []call) {
 			main = m[1]
 		}
 		if m[1] != main {
-			assert.NotContains(t, lines.Text(), dir, "a file operation of another thread")
+			if !strings.Contains(lines.Text(), "<unfinished") { // that of the first, at a kill, is said of others too
+				assert.NotContains(t, lines.Text(), dir, "a file operation of another thread")
+			}
 			continue
 		}
 		seen[m[2]]++
