@@ -32,6 +32,7 @@ type rig struct {
 	slack    int                         // starts that a fault may have cost
 	full     bool                        // the disk was: a program that was left may have gone to make room for the record
 	gone     bool                        // nothing may be at the target until a Pre
+	noRoom   bool                        // on the disk, until a program is removed or somebody helps
 }
 
 // rigAt returns the rig for the program at path. Operations of the machine go
@@ -39,12 +40,27 @@ type rig struct {
 func rigAt(t testing.TB, path string, base ops) *rig {
 	r := &rig{helper: true, unproven: true}
 	r.machine = newMachine(t, path, hookedLooks(base, func(op, p string) error {
-		if r.hook == nil {
-			return nil
+		if r.hook != nil {
+			if err := r.hook(op, p); err != nil {
+				return err
+			}
 		}
-		return r.hook(op, p)
+		return r.fills(op, p)
 	}))
 	return r
+}
+
+// fills is the error of an operation that needs room where there is none.
+func (r *rig) fills(op, path string) error {
+	if op == "remove" && filepath.Base(filepath.Dir(path)) == "slots" {
+		if _, err := os.Lstat(path); err == nil {
+			r.noRoom = false
+		}
+	}
+	if r.noRoom && allocates(op) {
+		return &fs.PathError{Op: op, Path: path, Err: syscall.ENOSPC}
+	}
+	return nil
 }
 
 // hookedLooks is hooked with a hook before lstat too.
@@ -65,137 +81,138 @@ type operation struct {
 	prepare func(r *rig) (do func() error)
 	want    string // what is at the target once do returned nil
 	after   func(t testing.TB, r record)
+	seam    bool // it needs a disk that only a test has
 }
 
 var operations = []operation{
 	{"apply, the first ever", func(r *rig) func() error {
 		return r.applying("s2")
-	}, "s2", onTrialOf(0)},
+	}, "s2", onTrialOf(0), false},
 	{"apply, with a history", func(r *rig) func() error {
 		r.history()
 		return r.applying("s2")
-	}, "s2", onTrialOf(0)},
+	}, "s2", onTrialOf(0), false},
 	{"apply, again after an inconclusive failure", func(r *rig) func() error {
 		r.inconclusive()
 		return r.applying("s2")
-	}, "s2", onTrialOf(0)},
+	}, "s2", onTrialOf(0), false},
 	{"pre, first start", func(r *rig) func() error {
 		r.must(r.applying("s2"))
 		return r.pres
-	}, "s2", onTrialOf(1)},
+	}, "s2", onTrialOf(1), false},
 	{"pre, later start", func(r *rig) func() error {
 		r.must(r.applying("s2"))
 		r.start(false)
 		return r.pres
-	}, "s2", onTrialOf(2)},
+	}, "s2", onTrialOf(2), false},
 	{"pre, starts exhausted", func(r *rig) func() error {
 		r.history()
 		r.exhaust()
 		return r.pres
-	}, "s1", rejectedAs(verdictGuilty)},
+	}, "s1", rejectedAs(verdictGuilty), false},
 	{"pre, expired", func(r *rig) func() error {
 		u := r.onTrial()
 		r.must(func() error { return unless(u.Guard(r.t.Context()), ErrExpired) })
 		return r.pres
-	}, "s1", rejectedAs(verdictPending)},
+	}, "s1", rejectedAs(verdictPending), false},
 	{"pre, the switch did not survive", func(r *rig) func() error {
 		r.must(r.applying("s2"))
 		r.undo()
 		return r.pres
-	}, "s2", onTrialOf(1)},
+	}, "s2", onTrialOf(1), false},
 	{"pre, the target is gone in a trial", func(r *rig) func() error {
 		r.must(r.applying("s2"))
 		r.must(func() error { return os.Remove(r.path) })
 		r.gone = true
 		return r.pres
-	}, "s2", onTrialOf(1)},
+	}, "s2", onTrialOf(1), false},
 	{"pre, the target is gone", func(r *rig) func() error {
 		r.history()
 		r.must(func() error { return os.Remove(r.path) })
 		r.gone = true
 		return r.pres
-	}, "s1", nil},
+	}, "s1", nil, false},
 	{"pre, somebody replaced the target", func(r *rig) func() error {
 		r.onTrial()
 		r.must(func() error { return os.Remove(r.path) })
 		copyProgram(r.t, "s3", r.path)
 		return r.pres
-	}, "s3", nil},
+	}, "s3", nil, false},
 	{"begin after a pre", func(r *rig) func() error {
 		r.must(r.applying("s2"))
 		r.pre()
 		r.starts++
 		return r.begins
-	}, "s2", onTrialOf(1)},
+	}, "s2", onTrialOf(1), false},
 	{"begin without a helper, first start", func(r *rig) func() error {
 		r.helper = false
 		r.must(r.applying("s2"))
 		r.starts++
 		return r.begins
-	}, "s2", onTrialOf(1)},
+	}, "s2", onTrialOf(1), false},
 	{"begin without a helper, starts exhausted", func(r *rig) func() error {
 		r.helper = false
 		r.exhaust()
 		return r.begins
-	}, "s1", rejectedAs(verdictPending)},
+	}, "s1", rejectedAs(verdictPending), false},
 	{"begin in the fallback without a helper", func(r *rig) func() error {
 		r.helper = false
 		r.must(r.applying("s2"))
 		r.undo()
 		return r.begins
-	}, "s1", nil},
+	}, "s1", nil, false},
 	{"confirm", func(r *rig) func() error {
 		r.history()
 		u := r.onTrial()
 		return func() error { return u.Confirm(r.t.Context()) }
-	}, "s2", confirmed},
+	}, "s2", confirmed, false},
 	{"confirm from outside, and cleaning", func(r *rig) func() error {
 		r.onTrial()
 		for _, p := range []string{"slots/.dl-left", "slots/" + digests["s3"].Hex(), ".tmp-left"} {
 			copyProgram(r.t, "s3", filepath.Join(r.helperTarget().state, p))
 		}
 		return func() error { return r.machine.helper().Confirm(r.t.Context()) }
-	}, "s2", confirmed},
+	}, "s2", confirmed, false},
 	{"confirm by the fallback, with a verdict open", func(r *rig) func() error {
 		r.expired()
 		u, _ := r.start(true)
 		return func() error { return u.Confirm(r.t.Context()) }
-	}, "s1", rejectedAs(verdictInconclusive)},
+	}, "s1", rejectedAs(verdictInconclusive), false},
 	{"expire", func(r *rig) func() error {
 		u := r.onTrial()
 		return func() error { return unless(u.Guard(r.t.Context()), ErrExpired) }
-	}, "s2", nil},
+	}, "s2", nil, false},
 	{"tick, the deadline is over", func(r *rig) func() error {
 		r.history()
 		r.onTrial()
 		r.clock.pass(10 * time.Minute)
 		return r.ticks
-	}, "s1", rejectedAs(verdictPending)},
+	}, "s1", rejectedAs(verdictPending), false},
 	{"tick, after a boot", func(r *rig) func() error {
 		r.onTrial()
 		r.clock.boot = "boot2"
 		return r.ticks
-	}, "s2", onTrialOf(1)},
+	}, "s2", onTrialOf(1), false},
 	{"post, a failure", func(r *rig) func() error {
 		r.onTrial()
 		return func() error { return r.machine.helper().Post(r.t.Context(), Ending{Detail: "signal SEGV"}) }
-	}, "s2", onTrialOf(1)},
+	}, "s2", onTrialOf(1), false},
 	{"post, an orderly end", func(r *rig) func() error {
 		r.onTrial()
 		r.starts-- // it was told to stop
 		return func() error { return r.machine.helper().Post(r.t.Context(), Ending{Orderly: true}) }
-	}, "s2", onTrialOf(0)},
+	}, "s2", onTrialOf(0), false},
 	{"rollback in a trial", func(r *rig) func() error {
 		r.history()
 		r.onTrial()
 		return r.rollsBack
-	}, "s1", rejectedAs(verdictManual)},
+	}, "s1", rejectedAs(verdictManual), false},
 	{"rollback outside of a trial", func(r *rig) func() error {
 		u := r.onTrial()
 		r.must(func() error { return u.Confirm(r.t.Context()) })
 		r.unproven = false
 		return r.rollsBack
-	}, "s1", rejectedAs(verdictManual)},
+	}, "s1", rejectedAs(verdictManual), false},
 	{"clear", func(r *rig) func() error {
 		r.exhaust()
 		r.start(false)
@@ -204,8 +221,38 @@ var operations = []operation{
 			_, err := r.process().Clear(r.t.Context(), ClearOptions{All: true})
 			return err
 		}
-	}, "s1", func(t testing.TB, r record) { require.Empty(t, r.Rejected) }},
+	}, "s1", func(t testing.TB, r record) { require.Empty(t, r.Rejected) }, false},
+	{"pre on a full disk, first start", func(r *rig) func() error {
+		r.must(r.applying("s2"))
+		r.fillUp()
+		return func() error { return unless(r.pres(), ErrNoSpace) }
+	}, "s1", onTrialOf(0), true},
+	{"pre on a full disk, starts exhausted", func(r *rig) func() error {
+		r.exhaust()
+		r.fillUp()
+		return r.pres
+	}, "s1", rejectedAs(verdictGuilty), true},
+	{"confirm on a full disk", func(r *rig) func() error {
+		r.history()
+		u := r.onTrial()
+		r.fillUp()
+		return func() error { return u.Confirm(r.t.Context()) }
+	}, "s2", confirmed, true},
+	{"rollback in a trial on a full disk", func(r *rig) func() error {
+		r.onTrial()
+		r.fillUp()
+		return r.rollsBack
+	}, "s1", rejectedAs(verdictManual), true},
+	{"rollback outside of a trial on a full disk", func(r *rig) func() error {
+		u := r.onTrial()
+		r.must(func() error { return u.Confirm(r.t.Context()) })
+		r.unproven = false
+		r.fillUp()
+		return r.rollsBack
+	}, "s1", rejectedAs(verdictManual), true},
 }
+
+func (r *rig) fillUp() { r.noRoom, r.full = true, true }
 
 func onTrialOf(started int) func(t testing.TB, r record) {
 	return func(t testing.TB, r record) {
@@ -575,6 +622,11 @@ func (o operation) check(t testing.TB, r *rig, err error, hit, well bool, name s
 		require.False(t, err == nil && o.want == "s2" && r.unproven, "I7 %s: Confirm said nil", name)
 	}
 	r.invariants(name)
+	if r.noRoom {
+		r.start(true)
+		r.invariants(name + ", a start on the full disk")
+		r.noRoom = false
+	}
 	r.settles(well, name)
 }
 
@@ -601,7 +653,7 @@ func TestTrialOperationFails(t *testing.T) {
 						failed = op + " " + filepath.Base(p)
 						return &fs.PathError{Op: op, Path: p, Err: errno}
 					})
-					r.full = errno == syscall.ENOSPC
+					r.full = r.full || errno == syscall.ENOSPC
 					o.check(t, r, err, failed != "", at/2%2 == 0, fmt.Sprintf("operation %d (%s) fails: %v", at, failed, errno))
 					_ = os.RemoveAll(dir)
 					points++
@@ -656,7 +708,7 @@ func (o operation) diskFills(t *testing.T, at int, frees bool) (hit bool) {
 	dir := memory(t)
 	defer func() { _ = os.RemoveAll(dir) }()
 	r, err := o.faulted(t, dir, func(_ *rig, _ int, op, p string) error { return full(op, p) })
-	r.full = true
+	r.full, r.noRoom = true, false
 	name := fmt.Sprintf("disk full from the %dth operation on that needs room", at)
 	if hit {
 		r.proven(o)
