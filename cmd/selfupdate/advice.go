@@ -17,7 +17,7 @@ type advice struct {
 	github   bool // the release is looked for at GitHub
 	token    bool // and there is a token
 	plainAPI bool // and --api-url is http, which nothing allows
-	pinned   bool // --digest was given
+	pinned   bool // --digest or --key was given: http:// changes nothing
 }
 
 // about returns a clause on what to do about err; "" when its text says it.

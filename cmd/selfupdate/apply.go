@@ -23,6 +23,9 @@ type applyFlags struct {
 	apiURL, tokenFile       string
 	reason                  string
 	digest                  checksum.Digest
+	keys                    keyFiles
+	verifiers               []selfupdate.Verifier // of the keys
+	unbound                 bool
 	maxSize                 int64
 	stall                   time.Duration
 	allowHTTP, preReleases  bool
@@ -41,16 +44,17 @@ func applyCommand(e *env) *command {
 	c := &command{
 		name: "apply", summary: "install a release in place of the program at a path",
 		forms: []string{
-			"apply --target PATH --url URL [--sums-url URL] [--version V]\n      (--unsigned-checksum REASON | --digest sha256:HEX) [flags]",
-			"apply --target PATH --github OWNER/REPO [--tag TAG] [--asset NAME] [--sums NAME]\n      (--unsigned-checksum REASON | --digest sha256:HEX) [flags]",
+			"apply --target PATH --url URL [--sums-url URL] [--version V]\n      (--key FILE… | --digest sha256:HEX | --unsigned-checksum REASON) [flags]",
+			"apply --target PATH --github OWNER/REPO [--tag TAG] [--asset NAME] [--sums NAME]\n      (--key FILE… | --digest sha256:HEX | --unsigned-checksum REASON) [flags]",
 		},
 		about: "Downloads the program, verifies it and puts it at PATH in one step: at every instant PATH is the old program or the " +
 			"new one, whole. Mode and owner stay. The old program is kept for \"selfupdate rollback\". When PATH is that release " +
 			"already, nothing is done. A running program is not restarted.\n\n" +
 			"With --trial the new program must confirm itself after a restart, or the old one comes back: by \"selfupdate-guard\" in " +
 			"its unit, and by the program itself as far as it gets.\n\n" +
-			"Why the bytes may run here must be said: --digest names them, --unsigned-checksum trusts the checksum file that lies " +
-			"beside them. With --digest no checksum file is fetched.\n\n" +
+			"Why the bytes may run here must be said: --key trusts who signed the checksum file, with minisign (its name and .minisig) or " +
+			"with an ECDSA key as cosign and openssl do (.sig), for the version that is asked for; --digest names the bytes, and no checksum " +
+			"file is fetched; --unsigned-checksum trusts the checksum file that lies beside them.\n\n" +
 			"With --github, --tag and --asset and no token, GitHub's API is not asked (it allows 60 requests an hour and address without " +
 			"a token), except once when the file is not found, to say what the release has instead. Without --tag the newest " +
 			"release is taken, without --asset the one asset for this machine; both ask the API. Assets are looked for under the base " +
@@ -81,7 +85,7 @@ var applyOrder = [...]string{
 	"What to replace:", "target", "create", "managed-anyway",
 	"Which release, by URL:", "url", "sums-url", "version",
 	"Which release, from GitHub:", "github", "tag", "pre-releases", "asset", "sums", "api-url", "token-file",
-	"Why it may run here (exactly one):", "digest", "unsigned-checksum",
+	"Why it may run here (exactly one):", "key", "allow-unbound-version", "digest", "unsigned-checksum",
 	"On trial:", "trial", "starts", "deadline", "confirmed-outside",
 	"How:", "dry-run", "refresh", "max-size", "stall", "allow-http", "allow-any-format", "allow-other-program",
 }
@@ -104,6 +108,8 @@ func (a *applyFlags) define(fs *flag.FlagSet) {
 	fs.StringVar(&a.tokenFile, "token-file", "", "`FILE` with a token, for private repositories and a higher rate limit; it is sent to the API's host only (default none)")
 
 	fs.TextVar(&a.digest, "digest", checksum.Digest{}, "the `DIGEST` that the file must have, from a place of your own: sha256:HEX or sha512:HEX (default none)")
+	fs.Var(&a.keys, "key", "`FILE` with a public key, minisign's or a PEM block of ECDSA P-256; given several times, one of them must have signed (default none)")
+	fs.BoolVar(&a.unbound, "allow-unbound-version", false, "with --key, also accept a signature that states no version: an old release can then be served as a new one")
 	fs.StringVar(&a.reason, "unsigned-checksum", "", "trust the checksum file beside the program, which shows that nothing broke on the way, not who made it; the `REASON` is recorded (default none)")
 
 	fs.BoolVar(&a.trial, "trial", false, "the new program has to confirm itself, or the old one comes back by itself; it must contain this module for that")
@@ -115,7 +121,7 @@ func (a *applyFlags) define(fs *flag.FlagSet) {
 	fs.BoolVar(&a.refresh, "refresh", false, "ask for the checksum file even when version and URL are those installed: sees a moved \"latest\"; and try at once what was refused before and is held back")
 	fs.Int64Var(&a.maxSize, "max-size", selfupdate.DefaultMaxSize, "the largest download in `BYTES`, 512 MiB unless given")
 	fs.DurationVar(&a.stall, "stall", 60*time.Second, "give up after this `DURATION` (such as 90s, 2m) without a byte; also the longest wait for an answer to begin")
-	fs.BoolVar(&a.allowHTTP, "allow-http", false, "accept http:// too: anybody on the way can read and change what is sent (not needed with --digest)")
+	fs.BoolVar(&a.allowHTTP, "allow-http", false, "accept http:// too: anybody on the way can read and change what is sent (not needed with --digest and --key)")
 	fs.BoolVar(&a.anyFormat, "allow-any-format", false, "also install what this machine can't execute by its header")
 	fs.BoolVar(&a.otherProgram, "allow-other-program", false, "also install what was built from another Go module, or as another release, than asked for")
 }
@@ -128,8 +134,12 @@ func (a *applyFlags) check(e *env) error {
 	switch {
 	case a.set["url"] == a.set["github"]:
 		return usagef("one of --url URL and --github OWNER/REPO says where the release is")
-	case a.set["unsigned-checksum"] == a.set["digest"]:
-		return usagef("one of --unsigned-checksum REASON and --digest sha256:HEX says why the program may run here")
+	case count(a.set["unsigned-checksum"], a.set["digest"], a.set["key"]) != 1:
+		return usagef("one of --key FILE, --digest sha256:HEX and --unsigned-checksum REASON says why the program may run here")
+	case a.set["allow-unbound-version"] && !a.set["key"]:
+		return usagef("--allow-unbound-version is for --key")
+	case a.set["key"] && a.set["url"] && a.version == "" && !a.unbound:
+		return usagef("--key: a signature is for one version, so say with --version V which is asked for, or --allow-unbound-version")
 	case a.set["digest"] && a.digest.IsZero():
 		return usagef("--digest is empty")
 	case a.set["unsigned-checksum"] && strings.TrimSpace(a.reason) == "":
@@ -142,10 +152,23 @@ func (a *applyFlags) check(e *env) error {
 	if err := a.checkTrial(); err != nil {
 		return err
 	}
+	var err error
+	if a.verifiers, err = a.keys.verifiers(); err != nil {
+		return err
+	}
 	if a.set["url"] {
 		return a.checkURL()
 	}
 	return a.checkGitHub()
+}
+
+func count(all ...bool) (n int) {
+	for _, b := range all {
+		if b {
+			n++
+		}
+	}
+	return n
 }
 
 func (a *applyFlags) checkTrial() error {
@@ -197,7 +220,7 @@ func webURL(flag, text string) error {
 
 func (a *applyFlags) run(ctx context.Context, e *env) error {
 	e.changes = !a.dryRun
-	e.advise = advice{pinned: a.set["digest"]}
+	e.advise = advice{pinned: a.set["digest"] || a.set["key"]}
 	cfg := a.config(e)
 	if _, err := selfupdate.New(cfg); err != nil { // before any request
 		return err
@@ -231,6 +254,12 @@ func (a *applyFlags) config(e *env) selfupdate.Config {
 	}
 	if a.set["digest"] {
 		cfg.Trust = selfupdate.Pinned(a.digest)
+	}
+	if a.set["key"] {
+		cfg.Trust = selfupdate.Signed(a.verifiers...)
+	}
+	if a.unbound {
+		cfg.Trust = cfg.Trust.AllowUnboundVersion()
 	}
 	if a.trial {
 		cfg.Trial = &selfupdate.Trial{Starts: a.starts, Deadline: a.deadline, Outside: a.outside}

@@ -27,11 +27,13 @@ func (a advice) refusal(err error, command string) string {
 	}{
 		{selfupdate.ErrInsecure, a.insecure(err)},
 		{selfupdate.ErrManaged, "update it with that package manager, or insist with --managed-anyway"},
+		{selfupdate.ErrVersionNotBound, "sign with minisign -t 'version:TAG', or with a line \"# version: TAG\" in the checksum file, or put {version} into --asset; --allow-unbound-version lets old releases pass as new ones"},
+		{selfupdate.ErrSignature, "do not install this: the release was not signed with the --key that you gave, or somebody changed it"},
 		{selfupdate.ErrDigestMismatch, "do not install this file: a cache may be stale, an upload broken, or somebody changed it"},
 		{selfupdate.ErrNoChecksum, a.noChecksum(err)},
 		{selfupdate.ErrFormat, "the asset must be the program itself, for this machine (archives are not unpacked); --allow-any-format installs it all the same"},
 		{selfupdate.ErrOtherProgram, "if this is meant, --allow-other-program"},
-		{selfupdate.ErrVersionMismatch, "if this is meant, --allow-other-program"},
+		{selfupdate.ErrVersionMismatch, otherVersion(err)},
 		{selfupdate.ErrCannotConfirm, "if somebody else confirms it, --confirmed-outside; else leave out --trial"},
 		{selfupdate.ErrHeldBack, "wait for a corrected release, or try again at once with --refresh"},
 		{selfupdate.ErrAsset, "name the asset with --asset"},
@@ -43,6 +45,14 @@ func (a advice) refusal(err error, command string) string {
 		}
 	}
 	return ""
+}
+
+// otherVersion: the one that a signature states is no matter of what the program says.
+func otherVersion(err error) string {
+	if strings.Contains(err.Error(), "the signature ") {
+		return "somebody may serve an old release as a new one; or ask for the version as it was signed"
+	}
+	return "if this is meant, --allow-other-program"
 }
 
 // insecure: not everything that came in clear is allowed by a flag. A redirect has

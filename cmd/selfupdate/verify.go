@@ -19,26 +19,31 @@ type verifyFlags struct {
 	sums, name, payload string
 	named               bool // --name was given
 	digest              checksum.Digest
+	keys                keyFiles
+	version             string // that the signature must state
 }
 
 func verifyCommand(e *env) *command {
 	var v verifyFlags
 	c := &command{
 		name: "verify", summary: "is this file what a checksum file lists?",
-		forms: []string{"verify --sums FILE [--name ASSET] PAYLOAD", "verify --digest sha256:HEX PAYLOAD"},
+		forms: []string{"verify --sums FILE [--key FILE… [--version V]] [--name ASSET] PAYLOAD", "verify --digest sha256:HEX PAYLOAD"},
 		about: "Compares PAYLOAD with its digest in FILE: its SHA-256, else its SHA-512. The accepted shapes of FILE are those of " +
 			"sha256sum, shasum, openssl and BSD; weaker algorithms never count. PAYLOAD - is standard input.\n\n" +
 			"A FILE named ASSET.sha256, .sha512, .sha256sum or .sha512sum belongs to that one asset and may hold the digest alone; so " +
 			"may a file with such an ending under any name when --name says the asset, and any file that is only one sha256:HEX. " +
 			"Any other file is a list.\n\n" +
-			"A checksum file from the same place as the payload proves that nothing broke on the way, not who made it.",
+			"With --key FILE must be signed, as for \"selfupdate apply\": its signature is FILE.minisig or FILE.sig beside it.\n\n" +
+			"A checksum file from the same place as the payload, unsigned, proves that nothing broke on the way, not who made it.",
 		flags: e.newFlags("verify"),
-		order: append([]string{"Flags:", "sums", "name", "digest"}, shared[:]...),
+		order: append([]string{"Flags:", "sums", "key", "version", "name", "digest"}, shared[:]...),
 		example: "selfupdate verify --sums checksums.txt metalctl-linux-amd64\n" +
 			"selfupdate verify --sums metalctl-linux-amd64.sha512 metalctl-linux-amd64\n" +
 			"selfupdate verify --sums checksums.txt --name metalctl-linux-amd64 /usr/local/bin/metalctl",
 	}
 	c.flags.StringVar(&v.sums, "sums", "", "the checksum `FILE` (this or --digest is required)")
+	c.flags.Var(&v.keys, "key", "`KEY` is a file with a public key, minisign's or a PEM block of ECDSA P-256; given several times, one of them must have signed FILE (default: FILE need not be signed)")
+	c.flags.StringVar(&v.version, "version", "", "with --key, the version `V` that the signature must state (default any, or none)")
 	c.flags.StringVar(&v.name, "name", "", "the `ASSET` to look up in FILE (default the base name of PAYLOAD)")
 	c.flags.TextVar(&v.digest, "digest", checksum.Digest{}, "the `DIGEST` that PAYLOAD must have: sha256:HEX or sha512:HEX (default: what FILE lists)")
 	c.run = func(ctx context.Context, args []string) error {
@@ -62,6 +67,10 @@ func (v *verifyFlags) check(set map[string]bool, args []string) error {
 		return usagef("--digest is empty")
 	case set["sums"] && v.sums == "":
 		return usagef("--sums is empty")
+	case set["key"] && !set["sums"]:
+		return usagef("--key is for --sums")
+	case set["version"] && (!set["key"] || v.version == ""):
+		return usagef("--version V is for --key")
 	case set["digest"] && set["name"]:
 		return usagef("--name is for --sums")
 	case set["name"] && v.name == "":
@@ -83,15 +92,16 @@ type verified struct {
 	Asset    string          `json:"asset,omitempty"`
 	Sums     string          `json:"sums,omitempty"`
 	Digest   checksum.Digest `json:"digest"`
-	Size     int64           `json:"size"` // in bytes
+	Size     int64           `json:"size"`             // in bytes
+	Policy   string          `json:"policy,omitempty"` // which key, which version
 }
 
 func (v *verifyFlags) run(ctx context.Context, e *env) error {
-	want, source := v.digest, "--digest"
+	want, source, trust := v.digest, "--digest", ""
 	res := verified{Verified: true, Payload: v.payload}
 	if v.sums != "" {
 		var err error
-		if want, err = v.lookup(); err != nil {
+		if want, trust, err = v.lookup(ctx); err != nil {
 			return err
 		}
 		source = fmt.Sprintf("%s lists for %s", v.sums, v.name)
@@ -107,16 +117,25 @@ func (v *verifyFlags) run(ctx context.Context, e *env) error {
 		}
 		return fmt.Errorf("%s: %w: it has %v, but %s %v", v.payload, selfupdate.ErrDigestMismatch, got, source, want)
 	}
-	res.Digest, res.Size = got, n
-	return e.result(res, fmt.Sprintf("ok: %s (%s) is what %s: %v\n", v.payload, size(n), strings.Replace(source, "--digest", "--digest says", 1), got))
+	res.Digest, res.Size, res.Policy = got, n, strings.TrimSpace(trust)
+	return e.result(res, fmt.Sprintf("ok: %s (%s) is what %s: %v\n", v.payload, size(n), strings.Replace(source, "--digest", "--digest says", 1), got)+trust)
 }
 
-// lookup returns the digest that the checksum file has for the asset.
-func (v *verifyFlags) lookup() (checksum.Digest, error) {
+// lookup returns the digest that the checksum file has for the asset, and who
+// signed it where that is asked.
+func (v *verifyFlags) lookup(ctx context.Context) (checksum.Digest, string, error) {
 	data, err := readSmall(v.sums, checksum.MaxSize)
 	if err != nil {
-		return checksum.Digest{}, fmt.Errorf("read checksum file: %w", err)
+		return checksum.Digest{}, "", fmt.Errorf("read checksum file: %w", err)
 	}
+	if len(v.keys) > 0 {
+		return v.signed(ctx, data)
+	}
+	_, d, err := v.parse(data)
+	return d, "", err
+}
+
+func (v *verifyFlags) parse(data []byte) (*checksum.File, checksum.Digest, error) {
 	list, err := checksum.ParseNamed(data, filepath.Base(v.sums), v.name, v.named)
 	if errors.Is(err, checksum.ErrBareDigest) && !v.named { // whoever names both files means this one, if it says its algorithm
 		list, err = checksum.ParseNamed(data, "", v.name, true)
@@ -126,9 +145,9 @@ func (v *verifyFlags) lookup() (checksum.Digest, error) {
 		d, err = list.Lookup(v.name)
 	}
 	if err != nil {
-		return checksum.Digest{}, fmt.Errorf("%s: %w for %s: %w", v.sums, selfupdate.ErrNoChecksum, v.name, err)
+		return nil, checksum.Digest{}, fmt.Errorf("%s: %w for %s: %w", v.sums, selfupdate.ErrNoChecksum, v.name, err)
 	}
-	return d, nil
+	return list, d, nil
 }
 
 // readSmall reads a file, but not more than one byte over max.
