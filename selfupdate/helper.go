@@ -92,7 +92,7 @@ func (t *target) tick(r record) (Check, error) {
 		return Check{Reason: "another file was put at the target"}, t.change(t.stay)
 	}
 	left := time.Duration(tr.Deadline) - (now - time.Duration(tr.MonoStart))
-	watched := t.lastSeen(helperMark) == boot
+	watched, here := t.lastSeen(helperMark) == boot, tr.candidateIs(there.SHA256)
 	switch {
 	case tr.Expired:
 	case boot == "": // no clock that two processes share
@@ -100,7 +100,7 @@ func (t *target) tick(r record) (Check, error) {
 	case tr.BootID != boot: // not started since the machine was: its time runs from now
 		return Check{OnTrial: true, Left: time.Duration(tr.Deadline)}, t.change(func(r *record) error {
 			r.Trial.close(boot)
-			r.Trial.Running = !watched // for all that is known
+			r.Trial.Running = here && !watched // for all that is known
 			r.Trial.BootID, r.Trial.MonoStart = boot, int64(now)
 			return nil
 		})
@@ -108,8 +108,11 @@ func (t *target) tick(r record) (Check, error) {
 		return Check{OnTrial: true, Reason: "the program on trial is not running"}, nil
 	case left > 0:
 		return Check{OnTrial: true, Left: left}, nil
+	case !tr.Running && !here: // a full disk kept it from its start, or a power cut undid the switch: no word against it
+		s, err := t.abandon(r, "the program before is running")
+		return Check{Reason: s.Reason}, err
 	}
-	return t.endByTick(r, tr.candidateIs(there.SHA256))
+	return t.endByTick(r, here)
 }
 
 // begun reports whether anything is known of a start of the candidate.

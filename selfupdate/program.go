@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // checkProgram compares Go's build information, where there is some: a program
@@ -47,18 +48,22 @@ func checkConfirms(candidate io.ReaderAt) error {
 	return ErrCannotConfirm
 }
 
-var majorSuffix = regexp.MustCompile(`(/v[0-9]+|\.v[0-9]+)$`)
+// Compiled when they are needed, and not at every start of whatever imports this.
+var (
+	majorSuffix = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(/v[0-9]+|\.v[0-9]+)$`) })
+	cleanTag    = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^v?(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})$`)
+	})
+)
 
 // modulePath returns the main module without its major version, which changes
 // with a release and not with the program.
-func modulePath(bi *debug.BuildInfo) string { return majorSuffix.ReplaceAllString(bi.Main.Path, "") }
-
-var cleanTag = regexp.MustCompile(`^v?(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})$`)
+func modulePath(bi *debug.BuildInfo) string { return majorSuffix().ReplaceAllString(bi.Main.Path, "") }
 
 // releaseTag reads a clean release tag, vX.Y.Z. Everything else is no version
 // that could be compared: a pre-release, a pseudo-version, a branch, a hash.
 func releaseTag(v string) (n [3]int, ok bool) {
-	m := cleanTag.FindStringSubmatch(v)
+	m := cleanTag().FindStringSubmatch(v)
 	if m == nil {
 		return n, false
 	}

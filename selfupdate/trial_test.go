@@ -401,3 +401,24 @@ func TestRollbackRestartFails(t *testing.T) {
 	assert.Equal(t, "s1", m.at())
 	assert.True(t, m.record().PendingRestart)
 }
+
+// TestTickNeverStarted: a version that was never started, since the disk was full at
+// its start, is not blamed for the time that passes.
+func TestTickNeverStarted(t *testing.T) {
+	for _, back := range []bool{true, false} { // false is the control: for all that is known it runs
+		m := trialMachine(t)
+		h := m.helper()
+		if back {
+			require.NoError(t, os.Rename(h.target.rollback, m.path))
+		}
+		m.clock.pass(11 * time.Minute)
+		c, err := h.Tick(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, !back, c.Restart)
+		r := m.record()
+		assert.Equal(t, phaseStable, r.Phase)
+		assert.Equal(t, "s1", m.at())
+		assert.Equal(t, back, len(r.Rejected) == 0)
+		assert.Equal(t, back, r.Spare != nil && len(r.Rejected) == 0)
+	}
+}
