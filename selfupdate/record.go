@@ -300,6 +300,9 @@ func (r *record) extras() []map[string]json.RawMessage {
 	if r.Spare != nil {
 		all = append(all, r.Spare.extra)
 	}
+	for _, f := range r.Refusals {
+		all = append(all, f.extra)
+	}
 	for _, j := range r.Rejected {
 		all = append(all, j.extra)
 	}

@@ -2,6 +2,7 @@ package selfupdate
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -26,6 +27,36 @@ type refusal struct {
 	BootID string          `json:"boot_id,omitempty"`
 	Mono   int64           `json:"mono"` // of the last one, in ns
 	Reason string          `json:"reason,omitempty"`
+
+	extra map[string]json.RawMessage
+}
+
+func (f *refusal) UnmarshalJSON(b []byte) (err error) {
+	type plain refusal
+	f.extra, err = decodeKeeping(b, (*plain)(f))
+	return err
+}
+
+func (f refusal) MarshalJSON() ([]byte, error) {
+	type plain refusal
+	return encodeKeeping(plain(f), f.extra)
+}
+
+// HeldBack is a download that was refused and is not tried again for a while.
+type HeldBack struct {
+	Want   checksum.Digest `json:"want"` // the digest that it should have had
+	URL    string          `json:"url,omitempty"`
+	Count  int             `json:"count"`          // how often it was refused
+	Left   time.Duration   `json:"left,omitempty"` // until the next try, in ns
+	Reason string          `json:"reason,omitempty"`
+}
+
+func (f refusal) public(sys ops) HeldBack {
+	h := HeldBack{Want: f.Want, URL: f.URL, Count: f.Count, Reason: f.Reason}
+	if f.BootID != "" && f.BootID == sys.boot() {
+		h.Left = max(0, f.backoff()-(sys.mono()-time.Duration(f.Mono)))
+	}
+	return h
 }
 
 // backoff returns how long after the last time nothing is tried: the second try is free.

@@ -35,6 +35,7 @@ type Status struct {
 	Current  *Program    `json:"current,omitempty"`
 	Previous []Program   `json:"previous,omitempty"` // what Rollback can go back to, newest first
 	Rejected []Rejection `json:"rejected,omitempty"`
+	HeldBack []HeldBack  `json:"held_back,omitempty"` // downloads that were refused
 	Last     *Event      `json:"last,omitempty"`
 
 	// Trial is the one that goes on; Current is then the program to go back to.
@@ -133,6 +134,9 @@ func (u *Updater) Status() (Status, error) {
 	}
 	for _, j := range r.Rejected {
 		st.Rejected = append(st.Rejected, j.public())
+	}
+	for _, f := range r.Refusals {
+		st.HeldBack = append(st.HeldBack, f.public(t.sys))
 	}
 	if l := raw.Last; l != nil {
 		st.Last = &Event{Outcome: l.Outcome, Reason: l.Reason, At: l.At}

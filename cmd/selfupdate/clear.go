@@ -79,8 +79,11 @@ func (e *env) clearText(st selfupdate.Status, opts selfupdate.ClearOptions, lift
 	for _, r := range lifted {
 		fmt.Fprintf(&b, "%s may be installed at %s again\n", program(r.Version, r.SHA256.String()), e.target)
 	}
+	if n := len(st.HeldBack); n > 0 && opts.All {
+		fmt.Fprintf(&b, "downloads that were refused may be tried at once: %d\n", n)
+	}
 	switch {
-	case len(lifted) > 0:
+	case len(lifted) > 0, b.Len() > 0:
 	case len(st.Rejected) > 0:
 		fmt.Fprintf(&b, "nothing to do: %s is not rejected at %s; rejected are:%s\n", opts.Digest, e.target, e.listRejected(st))
 	case st.Phase == "empty":

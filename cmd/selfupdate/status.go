@@ -85,6 +85,9 @@ func (e *env) statusText(st selfupdate.Status) string {
 	for _, r := range st.Rejected {
 		t.row("rejected", program(r.Version, r.SHA256.String()), sentence(r.Class, r.Reason), verdict(r), "to allow it again: "+e.clearCommand(r))
 	}
+	for _, h := range st.HeldBack {
+		t.row("held back", h.URL, fmt.Sprintf("refused %d times: %s", h.Count, h.Reason), "try again at once: selfupdate apply with --refresh")
+	}
 	if l := st.Last; l != nil {
 		t.row("last", strings.TrimSuffix(l.Outcome+" at "+l.At.UTC().Format(time.RFC3339)+": "+l.Reason, ": "))
 	}
