@@ -43,7 +43,7 @@ func run(ctx context.Context, repository, dist string) error {
 	if err := rel.complete(); err != nil {
 		return err
 	}
-	fmt.Printf("release %s: %d programs, each listed in checksums.txt and in its own .sha256\n", rel.version, 2*len(platforms))
+	fmt.Printf("release %s: %d programs, each listed in checksums.txt and in its own .sha256\n", rel.version, len(released))
 	if err := reproduce(ctx, repository, rel); err != nil {
 		return err
 	}

@@ -22,8 +22,18 @@ type release struct {
 	files   map[string]string
 }
 
-// platforms is what every program is released for.
-var platforms = []string{"linux-amd64", "linux-arm64", "darwin-amd64", "darwin-arm64", "windows-amd64.exe", "windows-arm64.exe"}
+// released is which program is released for what.
+var released = func() []string {
+	linux := []string{"linux-amd64", "linux-arm64"}
+	all := slices.Concat(linux, []string{"darwin-amd64", "darwin-arm64", "windows-amd64.exe", "windows-arm64.exe"})
+	var names []string
+	for program, platforms := range map[string][]string{"selfupdate": all, "firewall-controller": all, "selfupdate-guard": linux} {
+		for _, p := range platforms {
+			names = append(names, program+"-"+p)
+		}
+	}
+	return names
+}()
 
 // readDist reads goreleaser's lists of what it made. The list of artifacts has each
 // program twice, as built and as published; the sidecars come from a hook and are
@@ -75,26 +85,23 @@ func (r release) complete() error {
 		return fmt.Errorf("checksums.txt: %w", err)
 	}
 	want := map[string]bool{}
-	for _, program := range []string{"selfupdate", "firewall-controller"} {
-		for _, platform := range platforms {
-			name := program + "-" + platform
-			digest, err := digestOf(r.files[name])
-			if err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-			line := digest + "  " + name + "\n"
-			if !bytes.Contains(sums, []byte(line)) {
-				return fmt.Errorf("checksums.txt does not list %s as %s", name, digest)
-			}
-			sidecar, err := os.ReadFile(r.files[name+".sha256"])
-			if err != nil {
-				return fmt.Errorf("%s.sha256: %w", name, err)
-			}
-			if string(sidecar) != line {
-				return fmt.Errorf("%s.sha256 holds %q, want %q", name, sidecar, line)
-			}
-			want[name], want[name+".sha256"] = true, true
+	for _, name := range released {
+		digest, err := digestOf(r.files[name])
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
+		line := digest + "  " + name + "\n"
+		if !bytes.Contains(sums, []byte(line)) {
+			return fmt.Errorf("checksums.txt does not list %s as %s", name, digest)
+		}
+		sidecar, err := os.ReadFile(r.files[name+".sha256"])
+		if err != nil {
+			return fmt.Errorf("%s.sha256: %w", name, err)
+		}
+		if string(sidecar) != line {
+			return fmt.Errorf("%s.sha256 holds %q, want %q", name, sidecar, line)
+		}
+		want[name], want[name+".sha256"] = true, true
 	}
 	want["checksums.txt"] = true
 	for _, name := range slices.Sorted(maps.Keys(r.files)) {
@@ -102,8 +109,8 @@ func (r release) complete() error {
 			return fmt.Errorf("%s is released, but nobody asked for it", name)
 		}
 	}
-	if lines := bytes.Count(sums, []byte("\n")); lines != 2*len(platforms) {
-		return fmt.Errorf("checksums.txt has %d lines, want %d", lines, 2*len(platforms))
+	if lines := bytes.Count(sums, []byte("\n")); lines != len(released) {
+		return fmt.Errorf("checksums.txt has %d lines, want %d", lines, len(released))
 	}
 	return nil
 }
