@@ -83,15 +83,12 @@ func TestReleaseComplete(t *testing.T) {
 				must(t, os.WriteFile(rel.files[name], []byte(content), 0o644))
 			}
 			var sums strings.Builder
-			for _, program := range []string{"selfupdate", "firewall-controller"} {
-				for _, platform := range platforms {
-					name := program + "-" + platform
-					write(name, "the program "+name)
-					digest, err := digestOf(rel.files[name])
-					must(t, err)
-					fmt.Fprintf(&sums, "%s  %s\n", digest, name)
-					write(name+".sha256", fmt.Sprintf("%s  %s\n", digest, name))
-				}
+			for _, name := range released {
+				write(name, "the program "+name)
+				digest, err := digestOf(rel.files[name])
+				must(t, err)
+				fmt.Fprintf(&sums, "%s  %s\n", digest, name)
+				write(name+".sha256", fmt.Sprintf("%s  %s\n", digest, name))
 			}
 			write("checksums.txt", sums.String())
 			tt.damage(t, rel)
