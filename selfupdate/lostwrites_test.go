@@ -51,7 +51,13 @@ func (c change) apply(names map[string]*node) {
 	}
 }
 
-func newLossy(t *testing.T, root string) *lossy {
+// tester is a *testing.T or a *rapid.T.
+type tester interface {
+	require.TestingT
+	Helper()
+}
+
+func newLossy(t tester, root string) *lossy {
 	t.Helper()
 	l := &lossy{root: root, now: map[string]*node{}}
 	inodes := map[uint64]*node{}
@@ -197,7 +203,7 @@ func (l *lossy) survivors(seed int) [][]bool {
 }
 
 // after makes dir what is found after a power cut that the changes marked true survive.
-func (l *lossy) after(t *testing.T, dir string, survives []bool) {
+func (l *lossy) after(t tester, dir string, survives []bool) {
 	t.Helper()
 	left := maps.Clone(l.durable)
 	for i, c := range l.pending {
