@@ -38,12 +38,12 @@ func (v view) has(name string) bool {
 	return name != "" && name != "?" && fileName(v.slot(digestNamed(name))) == name
 }
 
-func (v view) candidate() string { return nameOf(v.r.Trial.Candidate.SHA256) }
+func (v view) candidate() string { return castName(v.r.Trial.Candidate.SHA256) }
 
 // check looks at the machine as it is and as a power cut now would leave it.
 func (w *world) check() {
-	if r, err := w.read(); err == nil && r.Phase == phaseTrial && w.spoiled[nameOf(r.Trial.Fallback)] {
-		w.adopted(nameOf(r.Trial.Candidate.SHA256)) // there may be nothing else to run
+	if r, err := w.read(); err == nil && r.Phase == phaseTrial && w.spoiled[castName(r.Trial.Fallback)] {
+		w.adopted(castName(r.Trial.Candidate.SHA256)) // there may be nothing else to run
 	}
 	w.onDisk(w.look(w.dir, "live"))
 	for seed := range uint64(3) { // nothing, all and some of what is not flushed survives
@@ -83,7 +83,7 @@ func (w *world) i2(v view) {
 	if !v.onTrial() {
 		return
 	}
-	fallback := nameOf(v.r.Trial.Fallback)
+	fallback := castName(v.r.Trial.Fallback)
 	if w.spoiled[fallback] {
 		return // by hand: nothing can hold then but I1
 	}
@@ -115,7 +115,7 @@ func (w *world) i5(v view) {
 		return
 	}
 	for name := range w.failed {
-		if v.r.Current != nil && nameOf(v.r.Current.SHA256) == name {
+		if v.r.Current != nil && castName(v.r.Current.SHA256) == name {
 			continue
 		}
 		if v.r.rejection(digestNamed(name)) == nil {
@@ -137,12 +137,12 @@ func (w *world) i8(v view) {
 		return
 	}
 	for _, d := range v.r.slots() {
-		name := nameOf(d)
+		name := castName(d)
 		switch {
 		case d.IsZero(), w.spoiled[name], v.has(name):
 		case fileName(v.rollback) == name: // it was salvaged
 		case v.r.Current != nil && v.r.Current.SHA256.Equal(d) && v.at == name:
-		case v.r.Phase == phaseTrial && v.r.Trial.Expired && v.candidate() == name && nameOf(v.r.Trial.Fallback) == v.at: // it was just left
+		case v.r.Phase == phaseTrial && v.r.Trial.Expired && v.candidate() == name && castName(v.r.Trial.Fallback) == v.at: // it was just left
 		default:
 			w.fail("I8", "%s: the record names %s, which is not there", v.where, name)
 		}
@@ -202,10 +202,10 @@ func (w *world) i5Since(r record) {
 	}
 	tr := b.Trial
 	over := tr.Expired || r.Last != nil && r.Last.Outcome == outcomeRolledBack
-	if !over || tr.Keep || !r.Current.SHA256.Equal(tr.Fallback) {
+	if !over || tr.Keep || w.spoiled[castName(tr.Fallback)] || !r.Current.SHA256.Equal(tr.Fallback) {
 		return
 	}
-	name := nameOf(tr.Candidate.SHA256)
+	name := castName(tr.Candidate.SHA256)
 	if r.rejection(tr.Candidate.SHA256) == nil {
 		w.fail("I5", "the trial of %s failed, and it is not rejected", name)
 	}
@@ -220,7 +220,7 @@ func (w *world) i6Since(r record) {
 	if r.Phase != phaseTrial || b.Phase == phaseTrial && b.Trial.ID == r.Trial.ID || r.Trial.Expired && r.Trial.Max == 0 {
 		return
 	}
-	name := nameOf(r.Trial.Candidate.SHA256)
+	name := castName(r.Trial.Candidate.SHA256)
 	if j := b.rejection(r.Trial.Candidate.SHA256); b.Phase == phaseStable && j.bars() {
 		w.fail("I6", "%s has the verdict %q and %d tries, and is tried again", name, j.Verdict, j.Tries)
 	}
@@ -240,7 +240,7 @@ func (w *world) forget(r record) {
 	if r.Current == nil || r.Phase != phaseStable {
 		return
 	}
-	name := nameOf(r.Current.SHA256)
+	name := castName(r.Current.SHA256)
 	delete(w.failed, name)
 	delete(w.retried, name)
 }

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -57,25 +58,27 @@ func (tw *twins) settle() {
 	}
 }
 
-// checks sets how many machines rapid tries, unless the command line says it.
-func checks(t *testing.T, short, soak string) {
+// checks sets how many machines rapid tries, unless the command line says it: in the
+// short form always the same ones, in the long form others each time.
+func checks(t *testing.T, short, soak int) {
 	t.Helper()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
-	if given {
-		return
-	}
-	n := short
+	given := map[string]bool{}
+	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	n, seed := short, 20260
 	if os.Getenv("SELFUPDATE_SOAK") != "" {
-		n = soak
+		n, seed = soak, 0
 	}
-	require.NoError(t, flag.Set("rapid.checks", n))
+	for name, value := range map[string]int{"rapid.checks": n, "rapid.seed": seed} {
+		if !given[name] {
+			require.NoError(t, flag.Set(name, strconv.Itoa(value)))
+		}
+	}
 }
 
 // TestProperties lets anything happen to machines in any order, each of it stopped
 // anywhere by kill -9 or a power cut.
 func TestProperties(t *testing.T) {
-	checks(t, "150", "20000")
+	checks(t, 60, 3000)
 	runs, actions, faults := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		dir, err := os.MkdirTemp(fast(), "selfupdate-properties-")

@@ -64,8 +64,8 @@ var castNames = sync.OnceValue(func() map[checksum.Digest]string {
 	return names
 })
 
-// nameOf returns the program with digest d, "" for none, "?" for what is no program.
-func nameOf(d checksum.Digest) string {
+// castName returns the program with digest d, "" for none, "?" for what is no program.
+func castName(d checksum.Digest) string {
 	if d.IsZero() {
 		return ""
 	}
@@ -159,7 +159,7 @@ type proc struct {
 	start Start
 }
 
-var errPowerOff = errors.New("the machine is gone")
+var errGone = errors.New("the machine is gone")
 
 func newWorld(t tester, dir string, natures [castPrograms]nature, helper, timer bool) *world {
 	w := &world{
@@ -235,7 +235,7 @@ func (f *timedFile) Close() error {
 
 func (w *world) hook(op, path string) error {
 	if w.dead {
-		return errPowerOff
+		return errGone
 	}
 	switch op {
 	case "open", "read", "readDir", "metadata", "space", "lock":
@@ -244,7 +244,7 @@ func (w *world) hook(op, path string) error {
 	if w.armed > 0 {
 		if w.armed--; w.armed == 0 {
 			w.dead = true
-			return errPowerOff
+			return errGone
 		}
 	}
 	if !w.full {
@@ -323,7 +323,7 @@ func fileName(path string) string {
 	if err != nil {
 		return "?"
 	}
-	return nameOf(digestOf(data))
+	return castName(digestOf(data))
 }
 
 func (w *world) natureOf(name string) nature {
@@ -510,7 +510,7 @@ func (w *world) start() {
 // started notes the start of name for I3 and I4.
 func (w *world) started(name string) {
 	r, err := w.read()
-	onTrial := err == nil && r.Phase == phaseTrial && nameOf(r.Trial.Candidate.SHA256) == name
+	onTrial := err == nil && r.Phase == phaseTrial && castName(r.Trial.Candidate.SHA256) == name
 	if w.helper && onTrial {
 		w.counted()
 	}
@@ -528,7 +528,7 @@ func (w *world) counted() {
 		w.trial, w.starts = r.Trial.ID, 0
 	}
 	w.starts++
-	if w.starts-r.Trial.Refunds > r.Trial.Max && !w.spoiled[nameOf(r.Trial.Fallback)] {
+	if w.starts-r.Trial.Refunds > r.Trial.Max && !w.spoiled[castName(r.Trial.Fallback)] {
 		w.fail("I3", "%d starts, %d taken back, at most %d allowed", w.starts, r.Trial.Refunds, r.Trial.Max)
 	}
 }
@@ -552,7 +552,7 @@ func (w *world) stop() {
 
 func (w *world) confirm(confirm func(context.Context) error, name string, stale bool) {
 	r, _ := w.read()
-	if !stale && r.Phase == phaseTrial && nameOf(r.Trial.Candidate.SHA256) == name && !r.Trial.Expired {
+	if !stale && r.Phase == phaseTrial && castName(r.Trial.Candidate.SHA256) == name && !r.Trial.Expired {
 		w.confirmed[name] = true // it may take effect whatever comes
 	}
 	err := confirm(w.ctx())
@@ -673,7 +673,11 @@ func (w *world) adopted(name string) {
 
 // losing notes a program whose last file may just go.
 func (w *world) losing(name string) {
-	if name != "" && !w.guard().target.intact(digestNamed(name)) {
+	if name == "" || name == "?" {
+		return
+	}
+	n := w.lossy.durable[w.guard().target.slot(digestNamed(name))]
+	if n == nil || castName(digestOf(n.flushed)) != name {
 		w.spoiled[name] = true
 	}
 }
@@ -719,9 +723,15 @@ func (w *world) spoilRecord(s step) {
 	w.corrupt = true
 	w.kept = ""
 	w.adopted(w.at())
-	names, _ := w.sys.readDir(t.slots) // they may be taken for good ones
-	for _, n := range names {
-		w.adopted(fileName(filepath.Join(t.slots, n)))
+	for path, n := range w.lossy.durable { // they may be taken for good ones, also when a power cut brings them back
+		if n != nil && filepath.Dir(path) == t.slots {
+			w.adopted(castName(digestOf(n.flushed)))
+		}
+	}
+	for path := range w.lossy.now {
+		if filepath.Dir(path) == t.slots {
+			w.adopted(fileName(path))
+		}
 	}
 	clear(w.failed)
 	clear(w.retried)
@@ -786,11 +796,11 @@ func (w *world) settle() {
 		switch p := w.proc; {
 		case p == nil:
 			w.act(step{do: "start"})
+		case w.at() != p.name || p.u != nil && p.u.stale(): // it leaves, or its supervisor restarts it
+			w.act(step{do: "kill"})
 		case p.u == nil || w.natureOf(p.name) == mute:
 			w.clock.pass(11 * time.Minute)
 			w.act(step{do: "tick"})
-		case p.u.stale() || w.at() == "":
-			w.act(step{do: "kill"})
 		case w.natureOf(p.name) == sick:
 			w.act(step{do: "guard"})
 		default:
