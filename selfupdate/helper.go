@@ -151,7 +151,7 @@ func (t *target) restarted(ctx context.Context) error {
 func (h *Helper) Confirm(ctx context.Context) error {
 	t := h.target
 	if t.quiet() {
-		return nil
+		return t.settled()
 	}
 	changed, err := t.confirm(ctx, "")
 	if changed && err == nil {

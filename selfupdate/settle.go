@@ -289,8 +289,10 @@ func (t *target) event(r *record, outcome, reason string) {
 	r.Last = &event{Outcome: outcome, Reason: clip(reason, 256), At: t.sys.now().UTC().Truncate(time.Second)}
 }
 
-// sweep removes what killed runs left and the slots that the record doesn't name.
+// sweep removes what killed runs left and the slots that the record doesn't name,
+// once that is durable: after a power cut, the one before it would name them.
 func (t *target) sweep(r record) error {
+	durable := false
 	keep := map[string]bool{}
 	for _, d := range r.slots() {
 		keep[d.Hex()] = true
@@ -310,6 +312,12 @@ func (t *target) sweep(r record) error {
 		for _, name := range names {
 			if !dir.stale(name) {
 				continue
+			}
+			if !durable {
+				if err := t.settled(); err != nil {
+					return err
+				}
+				durable = true
 			}
 			path := dir.path + string(separator) + name
 			if err := t.sys.remove(path); err != nil {

@@ -63,6 +63,16 @@ func isQuiet(line []byte) bool {
 	return hex.EncodeToString(got[:]) == string(sum)
 }
 
+// settled makes durable what the record says: who wrote it may have been killed, or
+// have failed, before it was.
+func (t *target) settled() error {
+	err := t.sys.syncDir(t.state)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return failed("make the record durable", t.record(), err)
+}
+
 // begin is what happens at a start: before it (me is nil), or in the program
 // itself, which runs the file me. It returns the trial that the program is on.
 func (t *target) begin(ctx context.Context, me fs.FileInfo) (s Start, id string, err error) {
@@ -378,6 +388,9 @@ func (t *target) confirm(ctx context.Context, id string) (changed bool, err erro
 	if err = t.change(change); isErr(err, ErrNoSpace) && t.makeRoom() {
 		full = true
 		err = t.change(change)
+	}
+	if err == nil && !changed {
+		err = t.settled()
 	}
 	return changed, err
 }

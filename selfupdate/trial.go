@@ -86,6 +86,7 @@ type session struct {
 	mu        sync.Mutex
 	start     Start
 	id        string // of the trial of this process; "" when it is on none
+	durable   bool   // the quiet record that was seen is
 	until     time.Duration
 	confirmed chan struct{} // closed by Confirm
 }
@@ -111,10 +112,12 @@ func (u *Updater) Begin(ctx context.Context) (Start, error) {
 	if !u.isTarget() {
 		return Start{}, nil
 	}
-	if err := t.sys.syncDir(t.state); errors.Is(err, fs.ErrNotExist) { // what is read must be durable before it is acted on
+	unsynced := t.sys.syncDir(t.state) // what is read must be durable before it is acted on
+	if errors.Is(unsynced, fs.ErrNotExist) {
 		return Start{}, nil
 	}
 	if t.quiet() {
+		u.session.durable = unsynced == nil
 		return Start{}, failed("make the start durable", t.dir, t.sys.syncDir(t.dir))
 	}
 	s, id, err := t.begin(ctx, u.running)
@@ -189,9 +192,16 @@ func (u *Updater) Confirm(ctx context.Context) error {
 	defer u.session.mu.Unlock()
 	t := u.target
 	if t.quiet() && (u.session.id == "" || !u.stale()) {
+		if !u.session.durable { // once: who wrote it may have been killed before it was
+			if err := t.settled(); err != nil {
+				return err
+			}
+			u.session.durable = true
+		}
 		u.session.over()
 		return nil
 	}
+	u.session.durable = false
 	if !u.outside() && !u.isTarget() {
 		if u.session.id != "" {
 			return failed("confirm", t.target, ErrExpired)
