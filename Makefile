@@ -3,11 +3,12 @@ TESTFLAGS  ?= -race -timeout=20m
 FUZZTIME   ?= 30s
 SOAK       ?= 30m
 BENCHFLAGS ?=
+MUTATEFLAGS ?=
 
 export TESTFLAGS FUZZTIME SOAK
 
 .DEFAULT_GOAL := help
-.PHONY: help test check lint demo bench fuzz soak dependencies release-snapshot clean
+.PHONY: help test check lint demo bench fuzz soak mutate dependencies release-snapshot clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +33,9 @@ fuzz: ## every fuzz target for FUZZTIME (30s)
 
 soak: ## the long forms of the fault tests, then all tests again and again, shuffled, for SOAK (30m)
 	@scripts/soak.sh
+
+mutate: ## breaks the protocol of a trial in each of 40 ways: a test has to fail (MUTATEFLAGS="-only confirm")
+	@scripts/mutate.sh $(MUTATEFLAGS)
 
 dependencies: ## measure what each package adds to an importer (the table in docs/dependencies.md)
 	@cd tools && go run ./depsize

@@ -173,7 +173,7 @@ func (b bench) try(ctx context.Context, m mutation) (string, error) {
 // build compiles the tests with an overlay, if one is given.
 func (b bench) build(ctx context.Context, name, overlay string) (string, error) {
 	exe := filepath.Join(b.work, name+".test")
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-overlay="+overlay, "-o", exe, ".")
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-ldflags=-s -w", "-overlay="+overlay, "-o", exe, ".")
 	cmd.Dir = b.pkg
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("it does not compile: %w\n%s", err, out)

@@ -29,24 +29,24 @@ var mutations = []mutation{
 	if err := t.announce(r, tr); err != nil {
 		return nil, errors.Join(err, t.unannounce(r, tr))
 	}
-`), "TestLostWrites$"},
+`), "TestLostWrites$/first"},
 
 	{"M-nofsync-slot", "stage.go", one(`	if err := f.Sync(); err != nil {
 		return s, failed("stage", s.path, err)
 	}
-`, ``), "TestLostWrites$"},
+`, ``), "TestLostWrites$/first"},
 
 	{"M-nofsync-slotdir", "swap.go", one(`	if err := t.sys.syncDir(t.slots); err != nil {
 		return failed("keep old program", t.slots, err)
 	}
 	if !here {
 `, `	if !here {
-`), "TestLostWrites$"},
+`), "TestLostWrites$/first"},
 
 	{"M-nofsync-state", "state.go", one(`		err = f.Sync()
-`, ``), "TestLostWrites$"},
+`, ``), "TestLostWrites$/first"},
 
-	{"M-nofsync-statedir", "state.go", one(`return failed("write record", t.record(), t.sys.syncDir(t.state))`, `return nil`), "TestLostWrites$"},
+	{"M-nofsync-statedir", "state.go", one(`return failed("write record", t.record(), t.sys.syncDir(t.state))`, `return nil`), "TestLostWrites$/first"},
 
 	{"M-no-backup", "swap.go", one(`	if t.same(slot, t.target) || t.intact(d) {
 		return nil
@@ -54,7 +54,7 @@ var mutations = []mutation{
 	return t.linkOver(t.target, slot)
 `, `	_ = slot
 	return nil
-`), "TestLostWrites$"},
+`), "TestLostWrites$/first"},
 
 	{"M-count-after-exec", "start.go", one(`	if unsynced != nil {
 		return 0, failed("read record", t.record(), unsynced)
@@ -71,7 +71,7 @@ var mutations = []mutation{
 
 	{"M-pre-no-statesync", "start.go", one(`unsynced := t.sys.syncDir(t.state)`, `unsynced := error(nil)`), "TestStartIsDurable$"},
 
-	{"M-revert-no-dirsync", "swap.go", one(`return st, failedIn(Restored, "make the swap durable", t.dir, t.sys.syncDir(t.dir))`, `return st, nil`), "TestLostWrites$"},
+	{"M-revert-no-dirsync", "swap.go", one(`return st, failedIn(Restored, "make the swap durable", t.dir, t.sys.syncDir(t.dir))`, `return st, nil`), "TestLostWrites$/rollback"},
 
 	{"M-quarantine-late", "swap.go", []edit{{`func (t *target) recordBack(fallback checksum.Digest, st *stamp) error {
 	return t.change(func(r *record) error {
@@ -88,14 +88,14 @@ var mutations = []mutation{
 
 func (t *target) recordBackOnly(fallback checksum.Digest, st *stamp, late **trial) error {
 	return t.change(func(r *record) error {
-`}, {`reason = t.judge(r, tr)`, `*late = &tr`}}, "TestLostWrites$"},
+`}, {`reason = t.judge(r, tr)`, `*late = &tr`}}, "TestLostWrites$/rollback"},
 
 	{"M-gc-keeps-cur-only", "record.go", one(`	for _, e := range r.Good {
 		all = append(all, e.SHA256)
 	}
 	if r.Trial != nil {
 `, `	if r.Trial != nil {
-`), "TestRollback"},
+`), "TestRollbackDamagedSlot|TestOlderProgramsAreForgotten|TestRollbackRejects"},
 
 	{"M-confirm-not-durable", "start.go", one(`if err = t.change(change); isErr(err, ErrNoSpace)`, `weak := *t
 	weak.sys.syncDir = func(string) error { return nil }
@@ -111,12 +111,12 @@ func (t *target) recordBackOnly(fallback checksum.Digest, st *stamp, late **tria
 
 	{"M-no-prearm", "swap.go", one(`	return t.linkOver(t.target, t.rollback)
 `, `	return nil
-`), "TestTrialFullDisk|TestLostWrites$"},
+`), "TestTrialFullDisk"},
 
 	{"M-no-resolve", "start.go", one(`return t.resolveLeftover(r, there)`, `return nil`), "TestFallbackEndsATrial$"},
 
 	// Not in the model.
-	{"switch-not-durable", "swap.go", one(`return st, failedIn(Replaced, "make the swap durable", t.dir, t.sys.syncDir(t.dir))`, `return st, nil`), "TestLostWrites$"},
+	{"switch-not-durable", "swap.go", one(`return st, failedIn(Replaced, "make the swap durable", t.dir, t.sys.syncDir(t.dir))`, `return st, nil`), "TestLostWrites$/first"},
 
 	{"way-back-not-durable", "swap.go", one(`	if err := t.arm(); err != nil {
 		return failed("keep way back", t.rollback, err)
@@ -126,7 +126,7 @@ func (t *target) recordBackOnly(fallback checksum.Digest, st *stamp, late **tria
 		return failed("keep way back", t.rollback, err)
 	}
 	return nil
-`), "TestLostWrites$"},
+`), "TestLostWrites$/first"},
 
 	{"begin-no-statesync", "trial.go", one(`unsynced := t.sys.syncDir(t.state)`, `_, unsynced := t.sys.lstat(t.state)`), "TestStartIsDurable$"},
 
@@ -142,7 +142,7 @@ func (t *target) recordBackOnly(fallback checksum.Digest, st *stamp, late **tria
 
 	{"unverified-way-back", "swap.go", one(`if got, err := t.hash(t.rollback, checksum.SHA256); err == nil && got.Equal(fallback) {
 			return stampOf(fi)`, `if _, err := t.hash(t.rollback, checksum.SHA256); err == nil {
-			return stampOf(fi)`), "TestRollback"},
+			return stampOf(fi)`), "TestRollbackDamagedSlot|TestOlderProgramsAreForgotten|TestRollbackRejects"},
 
 	{"retreat-skipped", "start.go", one(`return t.retreat(r, fallback, err)`, `return Start{OnTrial: true}, err`), "TestTrialFullDisk"},
 
