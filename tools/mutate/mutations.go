@@ -134,7 +134,7 @@ func (t *target) recordBackOnly(fallback checksum.Digest, st *stamp, late **tria
 
 	{"outside-says-nil-too-early", "helper.go", one(`return t.settled()`, `return nil`), "TestConfirmIsDurable$"},
 
-	{"swept-before-it-is-durable", "settle.go", one(`if !durable {`, `if false {`), "TestSweptWhenDurable$"},
+	{"swept-before-it-is-durable", "settle.go", one(`if !durable {`, `if durable {`), "TestSweptWhenDurable$"},
 
 	{"begin-no-dirsync", "trial.go", one(`return Start{}, failed("make the start durable", t.dir, t.sys.syncDir(t.dir))`, `return Start{}, nil`), "TestStartIsDurable$"},
 
