@@ -22,6 +22,8 @@ const (
 // which is killed afterwards, with whatever it started that did not leave the group;
 // it has no standard input, and of its output only the end of an error's text is kept.
 // One that was killed from outside, as at a shutdown, is held back and not rejected.
+// Its errors become [ErrProbe] in what [Updater.Apply] returns, but for those of this
+// machine (a directory mounted noexec is [ErrPermission]) and of ctx.
 //
 // The program is run from its staged place, not from the target's: [Updater.Begin]
 // does nothing there.

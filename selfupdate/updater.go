@@ -46,6 +46,10 @@ type Result struct {
 // nothing staged remains and the target is unchanged, except where [Error.State]
 // says otherwise. The program that was there is kept for [Updater.Rollback].
 //
+// It takes as long as the source's limits allow, which for a slow or stalled server
+// is minutes: give it a context of its own with a timeout where something else waits
+// for it. What is given up leaves nothing behind.
+//
 // Errors have a class: see [ClassOf]. Apply never exits, restarts or prints;
 // after [Updated] it is the caller's turn. A failed Apply is no reason to stop,
 // unless [Result.RestartNeeded] says so, which holds beside an error too: somebody
