@@ -194,7 +194,7 @@ func childTrial(name, path, boot, mono string) error {
 	case strings.HasPrefix(name, "post"):
 		return h.Post(ctx, Ending{Orderly: strings.Contains(name, "orderly"), Detail: "signal SEGV"})
 	case strings.HasPrefix(name, "confirm from outside"):
-		return h.Confirm(ctx)
+		return h.Confirm(ctx, ConfirmOptions{Force: true})
 	}
 	u, err := newUpdater(Config{Target: path, Trust: UnsignedChecksum("test"), Trial: &Trial{Starts: 3, Deadline: 10 * time.Minute}}, sys)
 	if err != nil {

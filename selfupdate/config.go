@@ -146,7 +146,7 @@ func watched(u *Updater) *Updater {
 			u.running, _ = os.Lstat(u.target.target)
 		}
 	}
-	u.target.restarts = u.cfg.Restart != nil && !u.own
+	u.target.own, u.target.restarts = u.own, u.cfg.Restart != nil && !u.own
 	return u
 }
 

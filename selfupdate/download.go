@@ -157,7 +157,7 @@ func (u *Updater) checker(version string) func(file, int64) error {
 			}
 		}
 		if tr := u.cfg.Trial; tr != nil && !tr.Outside && !u.outside() {
-			if err := checkConfirms(f); err != nil {
+			if err := checkConfirms(f, u.target.oldProgram()); err != nil {
 				return failed("check build information", "", err)
 			}
 		}

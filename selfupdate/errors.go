@@ -86,6 +86,7 @@ var (
 
 	// Local.
 	ErrBusy         = sentinel(Local, "another update of this target is running")
+	ErrNotRunning   = sentinel(Local, "the program on trial is not running")
 	ErrChanged      = sentinel(Local, "the target was changed in the meantime")
 	ErrNoTarget     = sentinel(Local, "target does not exist")
 	ErrNotRegular   = sentinel(Local, "target is not a regular file")

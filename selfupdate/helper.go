@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"strings"
 	"time"
+
+	"github.com/metal-stack/selfreconcile/checksum"
 )
 
 // Helper does from outside what a program on trial can't do for itself: bring
@@ -145,15 +147,26 @@ func (t *target) restarted(ctx context.Context) error {
 	})
 }
 
+// ConfirmOptions are the arguments of [Helper.Confirm].
+type ConfirmOptions struct {
+	// From, when set, is the only program to confirm, by its SHA-256 or the publisher's
+	// digest; another one on trial, or none, is [ErrChanged].
+	From checksum.Digest
+
+	// Force confirms also a program that is not running, or has not got to Begin in
+	// this start: else [ErrNotRunning].
+	Force bool
+}
+
 // Confirm confirms the program that is on trial, as an operator or another program
 // does who has seen that it works. Without a trial it only says that the current
 // program is well.
-func (h *Helper) Confirm(ctx context.Context) error {
+func (h *Helper) Confirm(ctx context.Context, opts ConfirmOptions) error {
 	t := h.target
-	if t.quiet() {
+	if t.quiet() && opts.From.IsZero() {
 		return t.settled()
 	}
-	changed, err := t.confirm(ctx, "")
+	changed, err := t.confirm(ctx, "", &opts)
 	if changed && err == nil {
 		t.tidy()
 	}
@@ -173,7 +186,7 @@ func (t *target) seen(mark string) {
 	if boot == "" || t.lastSeen(mark) == boot {
 		return
 	}
-	if _, err := t.sys.lstat(t.state); err != nil {
+	if _, err := t.sys.lstat(t.target); err != nil || t.makeState() != nil {
 		return
 	}
 	tmp := t.temp()
@@ -204,6 +217,12 @@ func (t *target) lastSeen(mark string) string {
 		return ""
 	}
 	return strings.TrimSpace(string(b))
+}
+
+// isService reports whether something watches the starts of the program.
+func (t *target) isService() bool {
+	boot := t.sys.boot()
+	return boot != "" && (t.lastSeen(helperMark) == boot || t.lastSeen(timerMark) == boot)
 }
 
 // protection says which helpers were seen since the machine was started.

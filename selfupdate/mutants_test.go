@@ -95,7 +95,7 @@ func TestStartIsDurable(t *testing.T) {
 		}},
 		{"a confirmation", true, func(m *machine, _ *lossy, kill *func(op, path string) bool) {
 			*kill = unflushedRecord(m)
-			require.ErrorIs(m.t, m.helper().Confirm(m.t.Context()), errKilled)
+			require.ErrorIs(m.t, m.helper().Confirm(m.t.Context(), ConfirmOptions{Force: true}), errKilled)
 		}},
 		{"a way back", true, func(m *machine, _ *lossy, kill *func(op, path string) bool) {
 			*kill = unflushedSwap()
@@ -105,7 +105,7 @@ func TestStartIsDurable(t *testing.T) {
 		{"a file that was put there by hand", false, func(m *machine, l *lossy, _ *func(op, path string) bool) {
 			_, err := m.apply("s2")
 			require.NoError(m.t, err)
-			require.NoError(m.t, m.helper().Confirm(m.t.Context()))
+			require.NoError(m.t, m.helper().Confirm(m.t.Context(), ConfirmOptions{Force: true}))
 			byHand := filepath.Join(filepath.Dir(m.path), "by-hand")
 			sys := l.ops(system())
 			f, err := sys.create(byHand)
@@ -148,14 +148,14 @@ func TestConfirmIsDurable(t *testing.T) {
 			u, _ := m.begin()
 			return u.Confirm(m.t.Context())
 		}},
-		{"from outside", func(m *machine) error { return m.helper().Confirm(m.t.Context()) }},
+		{"from outside", func(m *machine) error { return m.helper().Confirm(m.t.Context(), ConfirmOptions{Force: true}) }},
 	} {
 		for _, killed := range []bool{false, true} {
 			t.Run(tt.name+map[bool]string{true: ", again", false: ""}[killed], func(t *testing.T) {
 				m, l, kill := lossyMachine(t, true)
 				if killed {
 					*kill = unflushedRecord(m)
-					require.ErrorIs(t, m.helper().Confirm(t.Context()), errKilled)
+					require.ErrorIs(t, m.helper().Confirm(t.Context(), ConfirmOptions{Force: true}), errKilled)
 					*kill = nil
 				}
 				require.NoError(t, tt.confirm(m))
@@ -262,7 +262,7 @@ func TestNotItsTurnToConfirm(t *testing.T) {
 			h := m.helper()
 			_, err := h.target.expire(m.t.Context(), m.record().Trial.ID)
 			require.NoError(m.t, err)
-			return h.Confirm(m.t.Context())
+			return h.Confirm(m.t.Context(), ConfirmOptions{Force: true})
 		}, ErrExpired},
 		{"on another trial", func(m *machine, _ *Updater) error {
 			u, _ := m.begin()

@@ -163,7 +163,7 @@ func (u *Updater) decide(ctx context.Context, rel Release, asset Asset, r record
 func (j rejection) text() string {
 	s := j.SHA256.String()
 	if j.Verdict == verdictPending {
-		s = "not before the program that came back has confirmed itself: " + s
+		s = "it waits until the program that came back has confirmed itself: " + s
 	}
 	if j.Version != "" {
 		s += " (version " + j.Version + ")"

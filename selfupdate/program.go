@@ -35,9 +35,12 @@ const thisModule = "github.com/metal-stack/selfreconcile"
 
 // checkConfirms refuses a candidate that can never confirm itself: one whose build
 // information, if it has any, does not list this module.
-func checkConfirms(candidate io.ReaderAt) error {
+func checkConfirms(candidate io.ReaderAt, old *debug.BuildInfo) error {
 	bi, err := buildinfo.Read(candidate)
-	if err != nil || bi.Main.Path == thisModule {
+	switch {
+	case err != nil && old != nil: // the program that is to be replaced has some
+		return fmt.Errorf("%w: it has no build information of Go at all", ErrCannotConfirm)
+	case err != nil || bi.Main.Path == thisModule:
 		return nil
 	}
 	for _, d := range bi.Deps {

@@ -407,7 +407,7 @@ func (w *world) perform(s step) {
 	case "confirm":
 		w.confirm(w.proc.u.Confirm, w.proc.name, w.proc.u.stale())
 	case "confirm outside":
-		w.confirm(w.guard().Confirm, w.proc.name, w.proc.u.stale())
+		w.confirm(func(ctx context.Context) error { return w.guard().Confirm(ctx, ConfirmOptions{Force: true}) }, w.proc.name, w.proc.u.stale())
 	case "guard":
 		w.guardEnds()
 	case "tick":

@@ -264,7 +264,7 @@ func TestRestartAfterRollback(t *testing.T) {
 func TestConfirmFromOutside(t *testing.T) {
 	for name, confirm := range map[string]func(s *service) error{
 		"the updater":                       func(s *service) error { return s.updater().Confirm(s.t.Context()) },
-		"the helper":                        func(s *service) error { return s.helper().Confirm(s.t.Context()) },
+		"the helper":                        func(s *service) error { return s.helper().Confirm(s.t.Context(), ConfirmOptions{Force: true}) },
 		"an updater that restarts nothing":  func(s *service) error { s.cfg.Restart = nil; return s.updater().Confirm(s.t.Context()) },
 		"not: another program without both": nil,
 	} {

@@ -16,6 +16,11 @@ type RollbackOptions struct {
 	Target string // as in [Config]; ignored by [Updater.Rollback]
 	Reason string // for the record and for people
 
+	// From, when set, is the only program to leave, by its SHA-256 or the publisher's
+	// digest. When another one is at the target by now it is [ErrChanged], and nothing
+	// is done: a trial may just have ended by itself.
+	From checksum.Digest
+
 	// KeepAllowed leaves the digest that is left installable. By default it is
 	// rejected, since the next reconcile would install it again.
 	KeepAllowed bool
@@ -92,9 +97,17 @@ func (t *target) goBackOne(ctx context.Context, opts RollbackOptions, class stri
 		}
 		onTrial = r.Phase == phaseTrial
 	}
+	if r.missing && !onTrial && len(r.Good) == 0 && r.Current != nil {
+		_, err := t.putBack(r)
+		return entry{}, *r.Current, err
+	}
 	if left, fallback, err = t.backFrom(r, onTrial); err != nil {
 		return left, fallback, err
 	}
+	if !opts.From.IsZero() && !left.is(opts.From) {
+		return left, fallback, failed("check target", t.target, fmt.Errorf("%w: version %s is there, which is not the one to leave", ErrChanged, cmpText(left.Version, "unknown")))
+	}
+	service := !t.own && t.isService() // whose next start is seen, and so ends this
 	intent := func(r *record) error {
 		switch {
 		case r.Trial != nil && (onTrial || r.Trial.Expired) && r.Trial.Candidate.SHA256.Equal(left.SHA256):
@@ -105,7 +118,7 @@ func (t *target) goBackOne(ctx context.Context, opts RollbackOptions, class stri
 		}
 		tr := r.Trial
 		tr.Fallback, tr.Expired, tr.Class = fallback.SHA256, true, class
-		r.PendingRestart = r.PendingRestart || t.restarts
+		r.PendingRestart = r.PendingRestart || t.restarts || service
 		tr.Keep, tr.Reason = opts.KeepAllowed, clip(opts.Reason, maxReason)
 		return nil
 	}

@@ -255,6 +255,9 @@ func (t *target) adopt(r *record) error {
 		if len(r.Good) == 0 {
 			r.Good = t.salvage(there.SHA256, r.damaged)
 		}
+		if r.damaged {
+			t.event(r, outcomeAdopted, "the record was damaged: rejections are lost, and a trial if there was one; nobody knows whether this program works")
+		}
 	case r.Current.SHA256.Equal(there.SHA256):
 		r.Current.Stat = there.Stat
 	case slices.ContainsFunc(r.Good, func(e entry) bool { return e.SHA256.Equal(there.SHA256) }):

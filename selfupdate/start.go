@@ -361,7 +361,7 @@ func (t *target) rearm(r record, missing bool) error {
 
 // confirm ends the trial well, or tells what the record waits for. It reports
 // whether the record changed.
-func (t *target) confirm(ctx context.Context, id string) (changed bool, err error) {
+func (t *target) confirm(ctx context.Context, id string, outside *ConfirmOptions) (changed bool, err error) {
 	release, err := t.acquireState(ctx)
 	if err != nil {
 		return false, err
@@ -371,6 +371,9 @@ func (t *target) confirm(ctx context.Context, id string) (changed bool, err erro
 	change := func(r *record) error {
 		if full {
 			r.Good = nil // their room is what this is written in
+		}
+		if err := t.mayConfirm(r, outside); err != nil {
+			return err
 		}
 		switch {
 		case r.Phase == phaseTrial && r.Trial.Max > 0:
@@ -393,6 +396,38 @@ func (t *target) confirm(ctx context.Context, id string) (changed bool, err erro
 		err = t.settled()
 	}
 	return changed, err
+}
+
+// mayConfirm is for a confirmation from outside, by somebody who may know an older state.
+func (t *target) mayConfirm(r *record, o *ConfirmOptions) error {
+	if o == nil {
+		return nil
+	}
+	onTrial := r.Phase == phaseTrial && r.Trial.Max > 0
+	if !o.From.IsZero() && !(onTrial && r.Trial.Candidate.is(o.From)) && !(r.Phase == phaseStable && r.Current != nil && r.Current.is(o.From)) {
+		return failed("confirm", t.target, fmt.Errorf("%w: another program is there by now", ErrChanged))
+	}
+	if !onTrial || o.Force || !r.Trial.known(t.lastSeen(helperMark) == t.sys.boot()) {
+		return nil
+	}
+	switch tr := r.Trial; {
+	case !tr.Running:
+		return failed("confirm", t.target, fmt.Errorf("%w: %s", ErrNotRunning, tr.lastEnd()))
+	case tr.Pre != "" && !tr.Outside:
+		return failed("confirm", t.target, fmt.Errorf("%w: it has not got to Begin in this start", ErrNotRunning))
+	}
+	return nil
+}
+
+// known reports whether Running tells whether the candidate runs: somebody counts
+// its starts, or it does.
+func (tr *trial) known(watched bool) bool { return watched || tr.begun() || !tr.Outside }
+
+func (tr *trial) lastEnd() string {
+	if len(tr.Failures) == 0 {
+		return fmt.Sprintf("start %d of %d", tr.Started, tr.Max)
+	}
+	return fmt.Sprintf("start %d of %d, the last one ended: %s", tr.Started, tr.Max, tr.Failures[len(tr.Failures)-1])
 }
 
 func (t *target) confirmTrial(r *record, id string) error {

@@ -14,6 +14,7 @@ type target struct {
 	sys      ops
 	log      *slog.Logger
 	create   bool   // the program may not be there yet
+	own      bool   // it is the running program
 	restarts bool   // a change needs a restart, of which the record says whether it was made
 	version  string // of the program that is there, when no record says it
 }

@@ -208,7 +208,7 @@ func (u *Updater) Confirm(ctx context.Context) error {
 		}
 		return nil // a copy, or a program that was replaced: not its turn
 	}
-	changed, err := t.confirm(ctx, u.session.id)
+	changed, err := t.confirm(ctx, u.session.id, nil)
 	if err != nil {
 		return err
 	}

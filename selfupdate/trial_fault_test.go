@@ -171,7 +171,7 @@ var operations = []operation{
 		for _, p := range []string{"slots/.dl-left", "slots/" + digests["s3"].Hex(), ".tmp-left"} {
 			copyProgram(r.t, "s3", filepath.Join(r.helperTarget().state, p))
 		}
-		return func() error { return r.machine.helper().Confirm(r.t.Context()) }
+		return func() error { return r.machine.helper().Confirm(r.t.Context(), ConfirmOptions{Force: true}) }
 	}, "s2", confirmed, false},
 	{"confirm by the fallback, with a verdict open", func(r *rig) func() error {
 		r.expired()

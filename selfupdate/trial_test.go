@@ -372,7 +372,7 @@ func TestPreMissingTarget(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			m := trialMachine(t)
 			m.pre()
-			require.NoError(t, m.helper().Confirm(t.Context()))
+			require.NoError(t, m.helper().Confirm(t.Context(), ConfirmOptions{Force: true}))
 			if tt.byHand {
 				require.NoError(t, os.Remove(m.path))
 				require.NoError(t, os.WriteFile(m.path, []byte("by hand"), 0o755))

@@ -28,7 +28,7 @@ func (e *env) confirmCommand() *command {
 		if err != nil {
 			return err
 		}
-		if err := h.Confirm(ctx); err != nil {
+		if err := h.Confirm(ctx, selfupdate.ConfirmOptions{}); err != nil {
 			return err
 		}
 		tr := before.Trial

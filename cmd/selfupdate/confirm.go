@@ -52,7 +52,7 @@ func confirm(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	if err := h.Confirm(ctx); err != nil {
+	if err := h.Confirm(ctx, selfupdate.ConfirmOptions{}); err != nil {
 		return err
 	}
 	after, err := selfupdate.ReadStatus(e.target, nil)
