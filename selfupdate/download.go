@@ -42,7 +42,11 @@ func (u *Updater) open(ctx context.Context, a Asset) (Body, int64, error) {
 // obtain stages the wanted program: downloaded, or from a slot.
 func (u *Updater) obtain(ctx context.Context, rel Release, d decision) (staged, error) {
 	if d.have != nil {
-		return u.restage(ctx, *d.have)
+		s, err := u.restage(ctx, *d.have)
+		if err == nil && !s.sha256.Equal(d.want) {
+			s.published = d.want
+		}
+		return s, err
 	}
 	b, size, err := u.open(ctx, d.asset)
 	if err != nil {

@@ -110,11 +110,11 @@ func (t *target) tick(r record) (Check, error) {
 		return Check{OnTrial: true, Reason: "the program on trial is not running"}, nil
 	case left > 0:
 		return Check{OnTrial: true, Left: left}, nil
-	case !tr.Running && !here: // a full disk kept it from its start, or a power cut undid the switch: no word against it
+	case !here && (!tr.Running || !there.SHA256.IsZero()): // a full disk kept it from its start, or a power cut undid the switch: no word against it
 		s, err := t.abandon(r, "the program before is running")
 		return Check{Reason: s.Reason}, err
 	}
-	return t.endByTick(r, here)
+	return t.endByTick(r, here || r.PendingRestart || there.SHA256.IsZero() && tr.Running)
 }
 
 // begun reports whether anything is known of a start of the candidate.
@@ -141,7 +141,12 @@ func (t *target) endByTick(r record, candidate bool) (Check, error) {
 func (h *Helper) Restarted(ctx context.Context) error { return h.target.restarted(ctx) }
 
 func (t *target) restarted(ctx context.Context) error {
-	return t.update(context.WithoutCancel(ctx), func(r *record) error {
+	release, err := t.acquireState(context.WithoutCancel(ctx))
+	if err != nil {
+		return err
+	}
+	defer release()
+	return t.changeInRoom(func(r *record) error {
 		r.PendingRestart = false
 		return nil
 	})
@@ -166,7 +171,7 @@ func (h *Helper) Confirm(ctx context.Context, opts ConfirmOptions) error {
 	if t.quiet() && opts.From.IsZero() {
 		return t.settled()
 	}
-	changed, err := t.confirm(ctx, "", &opts)
+	changed, err := t.confirm(ctx, "", func() bool { return true }, &opts)
 	if changed && err == nil {
 		t.tidy()
 	}

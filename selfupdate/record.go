@@ -167,14 +167,20 @@ func (r *record) rejection(d checksum.Digest) *rejection {
 	return nil
 }
 
-// reject remembers j in the place of an older entry for the same program, which
-// is no way back any more either.
+// reject remembers j in the place of an older entry for the same program, which is
+// no way back any more either, unless it may be tried again.
 func (r *record) reject(j rejection) {
-	r.Good = slices.DeleteFunc(slices.Clone(r.Good), func(e entry) bool { return e.SHA256.Equal(j.SHA256) })
+	r.noWayBack(j)
 	r.Rejected = slices.DeleteFunc(r.Rejected, func(o rejection) bool { return o.is(j.SHA256) })
 	r.Rejected = append(r.Rejected, j)
 	if n := len(r.Rejected) - maxRejected; n > 0 {
 		r.Rejected = slices.Delete(r.Rejected, 0, n)
+	}
+}
+
+func (r *record) noWayBack(j rejection) {
+	if j.Verdict == verdictGuilty || j.Verdict == verdictManual {
+		r.Good = slices.DeleteFunc(slices.Clone(r.Good), func(e entry) bool { return e.SHA256.Equal(j.SHA256) })
 	}
 }
 
@@ -281,6 +287,16 @@ func (r *record) shrink() bool {
 	if len(r.Refusals) > 0 {
 		r.Refusals = nil
 		return true
+	}
+	if r.Trial != nil && len(r.Trial.Failures) > 1 {
+		r.Trial.Failures = r.Trial.Failures[len(r.Trial.Failures)-1:]
+		return true
+	}
+	for i := range r.Rejected {
+		if r.Rejected[i].Version != "" {
+			r.Rejected[i].Version = ""
+			return true
+		}
 	}
 	return false
 }

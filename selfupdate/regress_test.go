@@ -326,8 +326,8 @@ func TestClearThatMayNotLook(t *testing.T) {
 	require.True(t, errors.Is(err, os.ErrPermission))
 }
 
-// A confirmation that finds a damaged record has nothing to say: it used to put a
-// record without a phase in its place, at every call.
+// A confirmation that finds a damaged record makes a new one: what it says nil of is
+// what stays. It used to put a record without a phase in its place, at every call.
 func TestConfirmDamagedRecord(t *testing.T) {
 	m := trialMachine(t)
 	u, _ := m.begin()
@@ -335,9 +335,10 @@ func TestConfirmDamagedRecord(t *testing.T) {
 	path := m.helper().target.record()
 	require.NoError(t, os.WriteFile(path, []byte("damaged"), 0o600))
 	require.NoError(t, u.Confirm(t.Context()))
-	got, err := os.ReadFile(path)
-	require.NoError(t, err)
-	assert.Equal(t, "damaged", string(got))
+	r := m.record()
+	assert.Equal(t, phaseStable, r.Phase)
+	assert.Equal(t, digests["s2"], r.Current.SHA256)
+	assert.Equal(t, digests["s1"], r.Good[0].SHA256)
 }
 
 // A damaged slot's file is also .app.rollback: without a record to tell, that is no

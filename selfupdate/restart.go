@@ -25,10 +25,13 @@ func (u *Updater) restartAfter(ctx context.Context, res Result, err error) (Resu
 	if herr == nil {
 		return res, err
 	}
-	if r.Phase != phaseTrial || ctx.Err() != nil {
+	if r.Phase != phaseTrial || r.Trial.Max == 0 || ctx.Err() != nil {
 		return res, errors.Join(err, herr)
 	}
-	back, berr := u.rollback(ctx, RollbackOptions{Reason: clip("could not be restarted: "+herr.Error(), maxReason)}, classUnhealthy)
+	back, berr := u.rollback(ctx, RollbackOptions{Reason: clip("could not be restarted: "+herr.Error(), maxReason)}, classUnhealthy, r.Trial.ID)
+	if isErr(berr, ErrChanged) { // it was confirmed meanwhile, or left
+		return res, errors.Join(err, herr)
+	}
 	if berr != nil {
 		return res, errors.Join(err, herr, berr)
 	}

@@ -44,13 +44,13 @@ func Rollback(ctx context.Context, opts RollbackOptions) (Result, error) {
 
 // Rollback is [Rollback] for the Updater's target.
 func (u *Updater) Rollback(ctx context.Context, opts RollbackOptions) (Result, error) {
-	res, err := u.rollback(ctx, opts, classManual)
+	res, err := u.rollback(ctx, opts, classManual, "")
 	res, err = u.restartAfter(ctx, res, err)
 	res.RestartNeeded = u.stale()
 	return res, err
 }
 
-func (u *Updater) rollback(ctx context.Context, opts RollbackOptions, class string) (Result, error) {
+func (u *Updater) rollback(ctx context.Context, opts RollbackOptions, class, id string) (Result, error) {
 	t := u.target
 	_, err := t.sys.lstat(t.state)
 	if _, lerr := t.sys.lstat(t.rollback); errors.Is(err, fs.ErrNotExist) && errors.Is(lerr, fs.ErrNotExist) {
@@ -64,7 +64,7 @@ func (u *Updater) rollback(ctx context.Context, opts RollbackOptions, class stri
 		return Result{}, err
 	}
 	defer release()
-	left, fallback, err := t.goBackOne(ctx, opts, class)
+	left, fallback, err := t.goBackOne(ctx, opts, class, id)
 	if err != nil {
 		return Result{}, err
 	}
@@ -80,7 +80,9 @@ func (u *Updater) rollback(ctx context.Context, opts RollbackOptions, class stri
 
 // goBackOne goes back one program, from the candidate of a trial or from the
 // current one, and returns which it left for which.
-func (t *target) goBackOne(ctx context.Context, opts RollbackOptions, class string) (left, fallback entry, err error) {
+func (t *target) goBackOne(ctx context.Context, opts RollbackOptions, class, id string) (left, fallback entry, err error) {
+	service := !t.own && t.isService() // whose next start is seen, and so ends the pending restart
+	before, _ := t.read()
 	r, err := t.settle(ctx)
 	onTrial := isErr(err, ErrOnTrial)
 	if err != nil && !onTrial {
@@ -97,6 +99,12 @@ func (t *target) goBackOne(ctx context.Context, opts RollbackOptions, class stri
 		}
 		onTrial = r.Phase == phaseTrial
 	}
+	if id != "" && (!onTrial || r.Trial.ID != id) {
+		return left, fallback, failed("record", t.record(), ErrChanged)
+	}
+	if tr := before.Trial; id == "" && !onTrial && tr != nil && tr.Expired && r.Current != nil && !tr.candidateIs(r.Current.SHA256) {
+		return tr.Candidate, *r.Current, t.change(func(r *record) error { return t.leftAlready(r, tr.Candidate, opts, service) })
+	}
 	if r.missing && !onTrial && len(r.Good) == 0 && r.Current != nil {
 		_, err := t.putBack(r)
 		return entry{}, *r.Current, err
@@ -107,7 +115,6 @@ func (t *target) goBackOne(ctx context.Context, opts RollbackOptions, class stri
 	if !opts.From.IsZero() && !left.is(opts.From) {
 		return left, fallback, failed("check target", t.target, fmt.Errorf("%w: version %s is there, which is not the one to leave", ErrChanged, cmpText(left.Version, "unknown")))
 	}
-	service := !t.own && t.isService() // whose next start is seen, and so ends this
 	intent := func(r *record) error {
 		switch {
 		case r.Trial != nil && (onTrial || r.Trial.Expired) && r.Trial.Candidate.SHA256.Equal(left.SHA256):
@@ -133,6 +140,21 @@ func (t *target) goBackOne(ctx context.Context, opts RollbackOptions, class stri
 		err = t.backAborted(err, r)
 	}
 	return left, fallback, err
+}
+
+// leftAlready is for a program that was on its way back when somebody asked for
+// that: going back one more would leave a good one.
+func (t *target) leftAlready(r *record, c entry, opts RollbackOptions, service bool) error {
+	r.PendingRestart = r.PendingRestart || t.restarts || service
+	if opts.KeepAllowed {
+		r.Rejected = slices.DeleteFunc(r.Rejected, func(j rejection) bool { return j.SHA256.Equal(c.SHA256) })
+		return nil
+	}
+	r.reject(rejection{SHA256: c.SHA256, Published: c.Published, Version: c.Version, Class: classManual, Verdict: verdictManual, Reason: clip(opts.Reason, maxReason)})
+	if r.Spare != nil && r.Spare.SHA256.Equal(c.SHA256) {
+		r.Spare = nil
+	}
+	return nil
 }
 
 // backFrom returns the program to leave and the one to go back to.
@@ -204,6 +226,9 @@ func (t *target) fallback(r record) (entry, error) {
 		return entry{}, failed("find previous program", t.slots, ErrNoPrevious)
 	}
 	for _, e := range r.Good {
+		if r.rejection(e.SHA256).bars() {
+			continue
+		}
 		if t.intact(e.SHA256) {
 			return e, nil
 		}

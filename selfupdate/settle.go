@@ -185,7 +185,10 @@ func (t *target) wayBack(r record) (checksum.Digest, error) {
 		all = append(all, e.SHA256)
 	}
 	for _, d := range all {
-		if !d.Equal(r.Trial.Candidate.SHA256) && t.whole(d) {
+		if d.Equal(r.Trial.Candidate.SHA256) || !d.Equal(r.Trial.Fallback) && r.rejection(d).bars() {
+			continue
+		}
+		if t.whole(d) {
 			return d, nil
 		}
 		t.log.Warn("a previous program is damaged", "path", t.slot(d))
@@ -295,6 +298,14 @@ func (t *target) event(r *record, outcome, reason string) {
 // sweep removes what killed runs left and the slots that the record doesn't name,
 // once that is durable: after a power cut, the one before it would name them.
 func (t *target) sweep(r record) error {
+	release, err := t.acquireState(context.Background()) // a start makes temporary names under it
+	if err != nil {
+		return err
+	}
+	defer release()
+	if now, err := t.read(); err == nil && now.Phase != "" {
+		r = now
+	}
 	durable := false
 	keep := map[string]bool{}
 	for _, d := range r.slots() {

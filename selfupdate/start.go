@@ -80,10 +80,17 @@ func (t *target) begin(ctx context.Context, me fs.FileInfo) (s Start, id string,
 		return Start{}, "", nil
 	}
 	release, err := t.acquireState(ctx)
-	if err != nil {
+	if err != nil { // not counted, but watched all the same
+		if r, rerr := t.read(); rerr == nil && r.Phase == phaseTrial && r.Trial.Max > 0 && t.holds(&r.Trial.Candidate) {
+			tr := r.Trial
+			return Start{OnTrial: true, Version: tr.Candidate.Version, Left: max(0, tr.Max-tr.Started), Deadline: time.Duration(tr.Deadline)}, tr.ID, err
+		}
 		return Start{}, "", err
 	}
 	defer release()
+	if fi, lerr := t.sys.lstat(t.target); me != nil && lerr == nil && !sameFile(fi, me) { // replaced while this waited
+		return Start{}, "", nil
+	}
 	// What is read must be durable before it is acted on.
 	unsynced := t.sys.syncDir(t.state)
 	r, err := t.read()
@@ -115,7 +122,7 @@ func (t *target) beginStable(r record, pre bool) (Start, error) {
 	case err != nil:
 		return Start{}, failed("read target", t.target, err)
 	}
-	err = t.change(func(r *record) error {
+	err = t.changeInRoom(func(r *record) error {
 		r.PendingRestart = false // it is being restarted
 		if t.holds(r.Current) {
 			return nil
@@ -250,7 +257,7 @@ func (t *target) retreat(r record, fallback bool, cause error) (Start, error) {
 	}
 	var e *Error
 	if s.RolledBack = err == nil || errors.As(err, &e) && e.State == Restored; !s.RolledBack {
-		s.Version, s.OnTrial = r.Trial.Candidate.Version, true // better than nothing
+		s.Version, s.OnTrial, s.Deadline = r.Trial.Candidate.Version, true, time.Duration(r.Trial.Deadline) // better than nothing
 	}
 	return s, errors.Join(cause, err)
 }
@@ -278,6 +285,9 @@ func (t *target) abandon(r record, reason string) (Start, error) {
 	s := Start{Reason: "the trial of " + r.Trial.Candidate.Version + " is over: " + reason}
 	if r.Current != nil {
 		s.Version = r.Current.Version
+	}
+	if err := t.sys.syncDir(t.dir); err != nil {
+		return s, failed("check target", t.dir, err)
 	}
 	return s, t.change(func(r *record) error {
 		if r.Trial == nil {
@@ -361,12 +371,18 @@ func (t *target) rearm(r record, missing bool) error {
 
 // confirm ends the trial well, or tells what the record waits for. It reports
 // whether the record changed.
-func (t *target) confirm(ctx context.Context, id string, outside *ConfirmOptions) (changed bool, err error) {
+func (t *target) confirm(ctx context.Context, id string, mine func() bool, outside *ConfirmOptions) (changed bool, err error) {
 	release, err := t.acquireState(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer release()
+	if !mine() { // it was left while this waited for the lock
+		if id != "" {
+			return false, failed("confirm", t.target, ErrExpired)
+		}
+		return false, nil
+	}
 	full := false
 	change := func(r *record) error {
 		if full {
@@ -376,6 +392,13 @@ func (t *target) confirm(ctx context.Context, id string, outside *ConfirmOptions
 			return err
 		}
 		switch {
+		case r.damaged:
+			changed = true
+			return t.adopt(r)
+		case r.PendingRestart && outside != nil && !outside.Force: // what runs may not be what is at the target
+			return failed("confirm", t.target, fmt.Errorf("%w: the program was not restarted yet", ErrBusy))
+		case r.Phase == phaseTrial && r.Trial.Expired && r.Trial.Max == 0:
+			return failed("confirm", t.target, ErrExpired)
 		case r.Phase == phaseTrial && r.Trial.Max > 0:
 			changed = true
 			return t.confirmTrial(r, id)
@@ -457,6 +480,9 @@ func (t *target) confirmTrial(r *record, id string) error {
 // resolveLeftover is for a fallback that runs and works while the record still
 // says trial, as after a full disk.
 func (t *target) resolveLeftover(r *record, there entry) error {
+	if err := t.sys.syncDir(t.dir); err != nil { // what is seen here must be durable before it is recorded
+		return failed("check target", t.dir, err)
+	}
 	tr := *r.Trial
 	tr.close(t.sys.boot())
 	r.revert(tr.Fallback)
@@ -512,6 +538,9 @@ func (t *target) ended(ctx context.Context, id string, e Ending) error {
 			return nil
 		}
 		tr := r.Trial
+		if there, err := t.identify(*r); err != nil || !there.SHA256.IsZero() && !tr.candidateIs(there.SHA256) {
+			return err // what ended was not the candidate
+		}
 		begun := tr.Pre == "" || tr.Outside
 		switch {
 		case e.Orderly && tr.Refunds < tr.Max:

@@ -96,6 +96,20 @@ func (t *target) change(change func(r *record) error) error {
 	return t.write(after)
 }
 
+// changeInRoom is change that, on a full disk, gives up the program that was kept
+// to be tried again.
+func (t *target) changeInRoom(change func(r *record) error) error {
+	err := t.change(change)
+	r, rerr := t.read()
+	if !isErr(err, ErrNoSpace) || rerr != nil || r.Spare == nil || t.sys.remove(t.slot(r.Spare.SHA256)) != nil {
+		return err
+	}
+	return t.change(func(r *record) error {
+		r.Spare = nil
+		return change(r)
+	})
+}
+
 func (t *target) acquireState(ctx context.Context) (func(), error) {
 	deadline := t.sys.mono() + stateLockWait
 	for {

@@ -299,11 +299,17 @@ func (t *target) complete(ctx context.Context, st *stamp) error {
 // record that is to be written forgets.
 func (t *target) makeRoom() bool {
 	r, err := t.read()
-	if err != nil || r.Phase != phaseTrial || len(r.Good) == 0 {
+	if err != nil || r.Phase != phaseTrial {
 		return false
+	}
+	if s := r.Spare; s != nil && !r.Trial.candidateIs(s.SHA256) && t.sys.remove(t.slot(s.SHA256)) == nil {
+		return true
 	}
 	ok := false
 	for _, e := range r.Good {
+		if r.Trial.candidateIs(e.SHA256) || r.Trial.Fallback.Equal(e.SHA256) {
+			continue
+		}
 		ok = t.sys.remove(t.slot(e.SHA256)) == nil || ok
 	}
 	return ok

@@ -208,13 +208,21 @@ func (u *Updater) Confirm(ctx context.Context) error {
 		}
 		return nil // a copy, or a program that was replaced: not its turn
 	}
-	changed, err := t.confirm(ctx, u.session.id, nil)
+	changed, err := t.confirm(ctx, u.session.id, func() bool { return u.outside() || u.isTarget() }, u.asOutside())
 	if err != nil {
 		return err
 	}
 	u.session.over()
 	if changed {
 		t.tidy()
+	}
+	return nil
+}
+
+// asOutside is nil for a program that confirms itself.
+func (u *Updater) asOutside() *ConfirmOptions {
+	if u.outside() {
+		return &ConfirmOptions{}
 	}
 	return nil
 }

@@ -81,6 +81,13 @@ func (u *Updater) apply(ctx context.Context, rel Release) (Result, error) {
 	}
 	defer release()
 	r, err := t.settle(ctx)
+	if isErr(err, ErrOnTrial) && u.onTrial(ctx, rel) {
+		if r, ok := u.unchanged(rel); ok {
+			res := u.result(UpToDate, *r.Current, "")
+			res.OnTrial = true
+			return res, nil
+		}
+	}
 	if err != nil {
 		return Result{}, err
 	}
@@ -181,6 +188,23 @@ func (u *Updater) unchanged(rel Release) (r record, ok bool) {
 	}
 	asset, err := u.choose(rel)
 	return r, err == nil && u.recorded(rel, asset, r)
+}
+
+// onTrial notes what the candidate's file is known by, when that is not what was
+// recorded: it had to be a copy, or somebody touched it.
+func (u *Updater) onTrial(ctx context.Context, rel Release) bool {
+	here := false
+	err := u.target.update(ctx, func(r *record) error {
+		if r.Phase != phaseTrial || r.Trial.Max == 0 || r.Trial.Expired || r.Trial.Candidate.Version != rel.Version {
+			return nil
+		}
+		there, err := u.target.identify(*r)
+		if here = err == nil && r.Trial.candidateIs(there.SHA256); here {
+			r.Trial.Candidate.Stat = there.Stat
+		}
+		return err
+	})
+	return err == nil && here
 }
 
 func (u *Updater) recorded(rel Release, asset Asset, r record) bool {

@@ -71,6 +71,7 @@ func (r *record) resolve(boot string, now time.Duration) (changed bool) {
 		j.Verdict = verdictInconclusive
 		if j.Counted >= maxCounted {
 			j.Verdict = verdictGuilty
+			r.noWayBack(*j)
 		}
 		j.BootID, j.Mono, j.Deadline = "", 0, 0
 		if j.bars() && r.Spare != nil && j.is(r.Spare.SHA256) {
