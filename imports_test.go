@@ -62,12 +62,15 @@ var edges = map[string]struct {
 	"source/sourcetest": {
 		own: []string{"checksum", "selfupdate"},
 	},
+	"cmd/internal/operate": {
+		own: []string{"checksum", "selfupdate"},
+	},
 	"cmd/selfupdate": {
-		own:     []string{"checksum", "selfupdate", "signature", "source/http", "source/github"},
+		own:     []string{"cmd/internal/operate", "checksum", "selfupdate", "signature", "source/http", "source/github"},
 		modules: []string{"golang.org/x/term"}, // whether somebody watches the progress
 	},
 	"cmd/selfupdate-guard": { // runs before every start of a service: small, and up in milliseconds
-		own: []string{"checksum", "selfupdate"},
+		own: []string{"cmd/internal/operate", "checksum", "selfupdate"},
 	},
 	"systemd": {}, // tests of the units only
 }

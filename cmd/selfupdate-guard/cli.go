@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"slices"
 	"strings"
 	"syscall"
@@ -32,26 +31,14 @@ type env struct {
 	stdout, stderr io.Writer
 	getenv         func(string) string
 	restart        func(ctx context.Context, r restart) error
-	pre            func(ctx context.Context, target string, log *slog.Logger) (selfupdate.Start, error)
+	pre            func(ctx context.Context, target string) (selfupdate.Start, error)
 	preTime        time.Duration
 
 	target string
-	log    *slog.Logger
 }
 
 func newEnv(stdout, stderr io.Writer, getenv func(string) string) *env {
-	return &env{stdout: stdout, stderr: stderr, getenv: getenv, restart: runRestart, pre: pre, preTime: preTime, log: warnings(stderr)}
-}
-
-// warnings returns a log for what the library only warns of, without the time,
-// which the journal has.
-func warnings(w io.Writer) *slog.Logger {
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return a
-	}}))
+	return &env{stdout: stdout, stderr: stderr, getenv: getenv, restart: runRestart, pre: pre, preTime: preTime}
 }
 
 // command is one subcommand.
@@ -141,7 +128,7 @@ func parse(fs *flag.FlagSet, args []string) (positional []string, err error) {
 		if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
 			return nil, err
 		} else if err != nil {
-			return nil, usagef("%s", strings.ReplaceAll(err.Error(), " -", " --"))
+			return nil, usagef("%s", flagError(err.Error()))
 		}
 		rest := fs.Args()
 		if len(rest) == 0 {
@@ -152,6 +139,21 @@ func parse(fs *flag.FlagSet, args []string) (positional []string, err error) {
 		}
 		positional, args = append(positional, rest[0]), rest[1:]
 	}
+}
+
+// flagError turns the texts of package flag into those of this tool's help.
+func flagError(text string) string {
+	if name, ok := strings.CutPrefix(text, "flag provided but not defined: -"); ok {
+		return "unknown flag " + dashed(name)
+	}
+	return strings.NewReplacer("flag needs an argument: -", "no value for --", "for flag -o:", "for -o:", " -", " --").Replace(text)
+}
+
+func dashed(name string) string {
+	if len(name) == 1 {
+		return "-" + name
+	}
+	return "--" + name
 }
 
 func noArguments(args []string) error {
@@ -201,7 +203,10 @@ func (e *env) report(command string, err error) int {
 		return code
 	}
 	name := strings.TrimSpace("selfupdate-guard " + command)
-	text := name + ": " + strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
+	text := name + ": " + strings.TrimSpace(err.Error())
+	if code != exitUsage { // which may list something
+		text = strings.ReplaceAll(text, "\n", "; ")
+	}
 	if advice := e.advice(err); advice != "" {
 		text += "; " + advice
 	}
@@ -220,7 +225,8 @@ func (e *env) advice(err error) string {
 	case errors.Is(err, selfupdate.ErrNoPrevious):
 		return "there is no earlier program on this machine: install a version with selfupdate apply"
 	case errors.Is(err, selfupdate.ErrBusy):
-		return "wait until the update has ended"
+		t := quote(e.target)
+		return "wait until the update has ended; or stop its service, selfupdate-guard rollback --target " + t + ", and start it"
 	case errors.Is(err, selfupdate.ErrRecordFormat):
 		return "use a newer selfupdate-guard"
 	case errors.Is(err, selfupdate.ErrPermission):

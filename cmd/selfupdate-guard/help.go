@@ -8,10 +8,10 @@ import (
 
 const exitCodes = `Exit codes:
   0  done, or nothing to do; always for pre and post
-  1  temporary: a lock is held, the restart of tick did not work: try again
+  1  temporary: the restart did not work: try again
   2  wrong usage
-  3  refused: the trial is over
-  4  local: permission, space, a missing or unreadable file
+  3  refused: the trial is over, the program is not running, or is not that of --from
+  4  local: permission, space, a missing or unreadable file, an update under way
 `
 
 const width = 88 // columns of a help text
@@ -53,7 +53,9 @@ func (c *command) help() string {
 		b.WriteString(first + flagHelp(f))
 		first = ""
 	})
-	b.WriteString("\n" + exitCodes)
+	if !c.unfailing {
+		b.WriteString("\n" + exitCodes)
+	}
 	if c.example != "" {
 		b.WriteString("\nExample:\n")
 		for line := range strings.SplitSeq(c.example, "\n") {
@@ -72,7 +74,7 @@ func flagHelp(f *flag.Flag) string {
 	case f.DefValue != "" && f.DefValue != "0s":
 		usage += " (default " + f.DefValue + ")"
 	}
-	return strings.TrimRight("  --"+f.Name+" "+value, " ") + "\n" + wrap(usage, "      ")
+	return strings.TrimRight("  "+dashed(f.Name)+" "+value, " ") + "\n" + wrap(usage, "      ")
 }
 
 // wrap breaks text into lines of at most width columns, each after indent.

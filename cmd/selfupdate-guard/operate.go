@@ -8,14 +8,20 @@ import (
 	"strings"
 
 	"github.com/metal-stack/selfreconcile/checksum"
+	"github.com/metal-stack/selfreconcile/cmd/internal/operate"
 	"github.com/metal-stack/selfreconcile/selfupdate"
 )
 
 func (e *env) confirmCommand() *command {
+	var from string
+	var opts selfupdate.ConfirmOptions
 	c := e.command("confirm", "say that the program on trial works: it stays")
-	c.forms = []string{"confirm --target PATH"}
-	c.about = "Ends the trial for good, as the program does itself when it has seen that it works. Nothing goes back by itself after that."
-	c.example = "selfupdate-guard confirm --target /usr/local/bin/firewall-controller"
+	c.forms = []string{"confirm --target PATH [--from VERSION|DIGEST] [--force]"}
+	c.about = "Ends the trial for good, as the program does itself when it has seen that it works. Nothing goes back by itself after that. " +
+		"A program that is not running, or has not got far enough in this start, is refused."
+	c.flags.StringVar(&from, "from", "", "only if this is on trial, by `VERSION|DIGEST`: a trial may just have ended by itself")
+	c.flags.BoolVar(&opts.Force, "force", false, "also if the program is not running")
+	c.example = "selfupdate-guard confirm --target /usr/local/bin/firewall-controller --from v2.5.1"
 	c.run = func(ctx context.Context, args []string) error {
 		if err := noArguments(args); err != nil {
 			return err
@@ -24,12 +30,15 @@ func (e *env) confirmCommand() *command {
 		if err != nil {
 			return err
 		}
-		h, err := selfupdate.NewHelper(e.target, e.log)
+		if opts.From, err = operate.From(before, from); err != nil {
+			return err
+		}
+		h, err := selfupdate.NewHelper(e.target, nil)
 		if err != nil {
 			return err
 		}
-		if err := h.Confirm(ctx, selfupdate.ConfirmOptions{}); err != nil {
-			return err
+		if err := h.Confirm(ctx, opts); err != nil {
+			return operate.Explain(err, e.target, from)
 		}
 		tr := before.Trial
 		switch {
@@ -47,57 +56,65 @@ func (e *env) confirmCommand() *command {
 
 func (e *env) rollbackCommand() *command {
 	var r restart
+	var from string
 	var opts selfupdate.RollbackOptions
 	c := e.command("rollback", "put the program before back now")
-	c.forms = []string{"rollback --target PATH [--reason TEXT] [--keep-allowed] [--restart-unit NAME | --restart-command COMMAND]"}
+	c.forms = []string{"rollback --target PATH [--from VERSION|DIGEST] [--reason TEXT] [--keep-allowed]", "rollback ... [--restart-unit NAME | --restart-command COMMAND]"}
 	c.about = "Puts the previous program back in one step, from this machine's disk, verified. The version that is left, on trial or " +
-		"confirmed, is rejected: no update installs it again until \"selfupdate-guard clear\" allows it. Run again, it goes back further.\n\n" +
+		"confirmed, is rejected: no update installs it again until \"selfupdate-guard clear\" allows it. Run again, it goes back further: with --from it only leaves the version that you mean.\n\n" +
 		"The service is restarted only when told how."
 	c.flags.StringVar(&opts.Reason, "reason", "", "`TEXT` for the record and for people")
+	c.flags.StringVar(&from, "from", "", "only if this is what would be left, by `VERSION|DIGEST`: a trial may just have ended by itself")
 	c.flags.BoolVar(&opts.KeepAllowed, "keep-allowed", false, "leave the version installable: the next update may bring it back")
+	c.flags.BoolVar(&opts.KeepAllowed, "no-reject", false, "the same as --keep-allowed")
 	r.define(c.flags)
 	c.example = "selfupdate-guard rollback --target /usr/local/bin/firewall-controller \\\n" +
-		"  --reason \"drops packets\" --restart-unit firewall-controller"
+		"  --from v2.5.1 --reason \"drops packets\" --restart-unit firewall-controller"
 	c.run = func(ctx context.Context, args []string) error {
 		if err := cmp.Or(noArguments(args), r.check(false)); err != nil {
 			return err
 		}
-		return e.rollback(ctx, opts, r)
+		return e.rollback(ctx, opts, from, r)
 	}
 	return c
 }
 
 // rollback goes back. A restart that fails stays recorded, and the next tick does it.
-func (e *env) rollback(ctx context.Context, opts selfupdate.RollbackOptions, r restart) error {
-	before, _ := selfupdate.ReadStatus(e.target, nil)
-	cfg := selfupdate.Config{Target: e.target, Log: e.log, Trust: selfupdate.UnsignedChecksum("going back fetches nothing")}
+func (e *env) rollback(ctx context.Context, opts selfupdate.RollbackOptions, from string, r restart) error {
+	before, err := selfupdate.ReadStatus(e.target, nil)
+	if err == nil {
+		opts.From, err = operate.From(before, from)
+	}
+	if err != nil && from != "" {
+		return err
+	}
+	cfg := selfupdate.Config{Target: e.target, Trust: selfupdate.UnsignedChecksum("going back fetches nothing")}
+	var failed error
 	if r.given() {
-		cfg.Restart = func(ctx context.Context) error { return e.restart(ctx, r) }
+		cfg.Restart = func(ctx context.Context) error {
+			failed = e.restart(ctx, r)
+			return failed
+		}
 	}
 	u, err := selfupdate.New(cfg)
 	if err != nil {
 		return err
 	}
 	res, err := u.Rollback(ctx, opts)
-	if err != nil {
-		return err
+	if err != nil && (failed == nil || res.Outcome != selfupdate.RolledBack) {
+		return operate.Explain(err, e.target, from)
 	}
 	text := fmt.Sprintf("%s is %s again\n", e.target, named(res.Version, res.SHA256.String()))
-	if left := leftBy(before); left != nil && !opts.KeepAllowed {
+	if left := operate.Left(before); left != nil && !opts.KeepAllowed && !left.SHA256.Equal(res.SHA256) {
 		text += fmt.Sprintf("%s is rejected; to allow it again: %s\n", cmp.Or(left.Version, "what was there"), e.clearing(left.SHA256))
 	}
-	if r.given() {
+	switch {
+	case failed != nil:
+		return cmp.Or(e.print(text), fmt.Errorf("the restart failed: %v; do it now: %s", failed, r))
+	case r.given():
 		return e.print(text + "restarted: " + r.String() + "\n")
 	}
 	return e.print(text + "the service still runs the other file: restart it now\n")
-}
-
-// leftBy returns the program that a rollback leaves.
-func leftBy(st selfupdate.Status) *selfupdate.Program {
-	if st.Trial != nil {
-		return &st.Trial.Candidate
-	}
-	return st.Current
 }
 
 func (e *env) clearing(d checksum.Digest) string {
@@ -125,7 +142,7 @@ func (e *env) clearCommand() *command {
 			}
 			opts.Digest = d
 		}
-		opts.Target, opts.Log = e.target, e.log
+		opts.Target = e.target
 		return e.clear(ctx, opts)
 	}
 	return c

@@ -18,7 +18,7 @@ type restart struct {
 func (r *restart) define(fs *flag.FlagSet) {
 	fs.StringVar(&r.unit, "restart-unit", "", "restart the systemd unit `NAME`")
 	fs.StringVar(&r.command, "restart-command", "", "restart by this `COMMAND` of a shell")
-	fs.DurationVar(&r.within, "restart-timeout", 2*time.Minute, "give up a restart after this `DURATION`; longer than the unit's TimeoutStopSec=")
+	fs.DurationVar(&r.within, "restart-timeout", 4*time.Minute, "give up a restart after this `DURATION`; longer than the unit's TimeoutStopSec=, TimeoutStartSec= and a minute for pre")
 }
 
 // check refuses what systemctl would take for a flag or for several units.
@@ -34,7 +34,7 @@ func (r restart) check(required bool) error {
 	case strings.HasPrefix(r.unit, "-") || strings.ContainsFunc(r.unit, odd):
 		return usagef("--restart-unit %q: not a unit's name", r.unit)
 	case r.within <= 0:
-		return usagef("--restart-timeout: more than 0, such as 2m")
+		return usagef("--restart-timeout: more than 0, such as 4m")
 	}
 	return nil
 }

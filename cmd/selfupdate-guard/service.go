@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -51,7 +50,7 @@ func (e *env) startOf(ctx context.Context) error {
 			}
 			done <- r
 		}()
-		r.s, r.err = e.pre(ctx, e.target, e.log)
+		r.s, r.err = e.pre(ctx, e.target)
 	}()
 	select {
 	case r := <-done:
@@ -70,8 +69,8 @@ func (e *env) startOf(ctx context.Context) error {
 	}
 }
 
-func pre(ctx context.Context, target string, log *slog.Logger) (selfupdate.Start, error) {
-	h, err := selfupdate.NewHelper(target, log)
+func pre(ctx context.Context, target string) (selfupdate.Start, error) {
+	h, err := selfupdate.NewHelper(target, nil)
 	if err != nil {
 		return selfupdate.Start{}, err
 	}
@@ -123,7 +122,7 @@ func (e *env) postCommand() *command {
 			e.notef("SERVICE_RESULT is not set: this is not a unit's ExecStopPost=, and nothing was done (other supervisors: --orderly, --result)")
 			return nil
 		}
-		h, err := selfupdate.NewHelper(e.target, e.log)
+		h, err := selfupdate.NewHelper(e.target, nil)
 		if err != nil {
 			return err
 		}
@@ -185,7 +184,7 @@ func (e *env) tickCommand() *command {
 
 // tick does it once.
 func (e *env) tick(ctx context.Context, r restart) error {
-	h, err := selfupdate.NewHelper(e.target, e.log)
+	h, err := selfupdate.NewHelper(e.target, nil)
 	if err != nil {
 		return err
 	}

@@ -3,8 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -13,10 +13,19 @@ import (
 
 func (e *env) statusCommand() *command {
 	var asJSON bool
+	var unit string
 	c := e.command("status", "say what is going on and what to type next")
-	c.forms = []string{"status --target PATH [--json]"}
+	c.forms = []string{"status --target PATH [--unit NAME] [--json]"}
 	c.about = "Says in plain words which state the program is in, what happens next by itself, and which command changes that. It only reads."
 	c.flags.BoolVar(&asJSON, "json", false, "selfupdate.Status as JSON, for programs")
+	c.flags.Func("o", "`FORMAT`: text, or json, the same as --json (default text)", func(s string) error {
+		if s != "text" && s != "json" {
+			return errors.New("text or json")
+		}
+		asJSON = s == "json"
+		return nil
+	})
+	c.flags.StringVar(&unit, "unit", "", "`NAME` of the program's systemd unit, for the commands that are shown")
 	c.example = "selfupdate-guard status --target /usr/local/bin/firewall-controller"
 	c.run = func(_ context.Context, args []string) error {
 		if err := noArguments(args); err != nil {
@@ -29,7 +38,7 @@ func (e *env) statusCommand() *command {
 		if asJSON {
 			return e.printJSON(st)
 		}
-		x := explanation{target: e.target}
+		x := explanation{target: e.target, unit: unit}
 		x.status(st)
 		return e.print(x.String())
 	}
@@ -40,7 +49,7 @@ func (e *env) statusCommand() *command {
 // type, indented.
 type explanation struct {
 	strings.Builder
-	target string
+	target, unit string
 }
 
 func (x *explanation) say(key, format string, args ...any) {
@@ -57,13 +66,25 @@ func (x *explanation) guard(args, why string) {
 	x.do(strings.TrimSpace("selfupdate-guard "+name+" --target "+quote(x.target)+" "+flags), why)
 }
 
-// unit is what the service is probably called.
-func (x *explanation) unit() string { return filepath.Base(x.target) }
+// service is the command of systemctl for the unit, or plain words.
+func (x *explanation) service(verb, why string) {
+	if x.unit == "" {
+		fmt.Fprintf(x, "%-12s%s its service   # %s\n", "", verb, why)
+		return
+	}
+	x.do("systemctl "+verb+" "+quote(x.unit), why)
+}
 
-func (x *explanation) restart(why string) { x.do("systemctl restart "+quote(x.unit()), why) }
+func (x *explanation) restart(why string) { x.service("restart", why) }
+
+// rollback is never without --from: by the time that somebody types it, the trial may be over.
+func (x *explanation) rollback(left selfupdate.Program, why string) {
+	x.guard("rollback --from "+left.SHA256.String(), why)
+}
 
 func (x *explanation) status(st selfupdate.Status) {
 	x.say("target", "%s", st.Target)
+	x.pending(st)
 	x.odd(st)
 	switch {
 	case st.Trial != nil:
@@ -73,15 +94,24 @@ func (x *explanation) status(st selfupdate.Status) {
 	case !st.Damaged:
 		x.say("state", "empty: nothing is installed here")
 	}
-	if st.PendingRestart {
-		x.say("restart", "pending: the program at the target was changed and the service not restarted yet; the next tick does it")
-		x.restart("do it now")
-	}
 	for _, j := range st.Rejected {
 		x.rejected(j)
 	}
 	x.history(st)
 	x.protection(st.Protection)
+}
+
+// pending promises a tick only where one was seen.
+func (x *explanation) pending(st selfupdate.Status) {
+	if !st.PendingRestart {
+		return
+	}
+	then := ""
+	if st.Protection == "full" {
+		then = "; the next tick does it"
+	}
+	x.say("state", "restart pending: the file at the target was changed, and its service was not restarted since%s", then)
+	x.restart("do it now")
 }
 
 // odd says what is not as it should be on disk.
@@ -91,7 +121,7 @@ func (x *explanation) odd(st selfupdate.Status) {
 		x.restart("does that now")
 	}
 	if st.Damaged {
-		x.say("state", "damaged: the record can't be read; the program is not affected, and the next start or update writes a new record from what is on disk. Rejections are lost")
+		x.say("state", "damaged: the record can't be read; the program is not affected, and the next start or update writes a new record from what is on disk. Rejections are lost, and a trial that was going on: what is at the target stays, so check that it works")
 		x.guard("pre", "write the new record now")
 	}
 	if st.Changed {
@@ -105,10 +135,18 @@ func (x *explanation) odd(st selfupdate.Status) {
 
 func (x *explanation) stable(st selfupdate.Status) {
 	c := st.Current
-	if !st.Missing && !st.Damaged && !st.Changed && !st.Unfinished {
-		x.say("state", "stable: nothing to do")
+	if !st.Missing && !st.Damaged && !st.Changed && !st.Unfinished && !st.PendingRestart {
+		x.say("state", "stable: no trial under way (whether it runs: %s)", x.look())
 	}
 	x.program("current", c)
+}
+
+// look is how to see whether the service runs.
+func (x *explanation) look() string {
+	if x.unit == "" {
+		return "systemctl status its service"
+	}
+	return "systemctl status " + quote(x.unit)
 }
 
 func (x *explanation) program(key string, p *selfupdate.Program) {
@@ -129,8 +167,11 @@ func (x *explanation) trial(st selfupdate.Status) {
 	case tr.Expired:
 		x.say("state", "expired: %s was on trial and is given up (%s); %s comes back with the next start", name, cmp.Or(tr.Reason, "no reason recorded"), before)
 		x.restart("go back now")
+	case unseen(st):
+		x.say("state", "on trial: %s has not got to Begin yet: not started, stopped in order, or crashing or hanging before it (nobody counts that here: no helper)", name)
+		x.service("status", "look: if it restarts over and over, go back")
 	case tr.Started == 0 && tr.Left == 0:
-		x.say("state", "on trial, not started yet: %s is installed and waits for its first start; it then has %s to confirm", name, short(tr.Deadline))
+		x.say("state", "on trial, no start counted: %s waits for its first start, or was stopped in order; from its start it has %s to confirm", name, short(tr.Deadline))
 		x.restart("start it")
 	case tr.Left == 0:
 		x.say("state", "on trial, not running: %s, start %d of %d has ended; %s", name, tr.Started, tr.Max, x.next(tr, before))
@@ -148,9 +189,24 @@ func (x *explanation) trial(st selfupdate.Status) {
 	if !tr.AtTarget && !st.Missing {
 		x.say("target", "is not the version on trial yet; the next start through selfupdate-guard pre switches to it")
 	}
-	if !tr.Expired {
-		x.guard("confirm", "it works: keep it")
-		x.guard("rollback", "it does not: go back, and reject it")
+	x.decide(st)
+}
+
+// unseen reports whether nobody would have seen a start of the program on trial
+// that did not get to Begin.
+func unseen(st selfupdate.Status) bool {
+	return st.Trial.Started == 0 && st.Trial.Left == 0 && st.Protection == "no-helper"
+}
+
+// decide offers to confirm only what runs, for all that is known.
+func (x *explanation) decide(st selfupdate.Status) {
+	if st.Trial.Expired {
+		return
+	}
+	c := st.Trial.Candidate
+	x.rollback(c, "it does not work: go back, and reject it")
+	if st.Trial.Left > 0 {
+		x.guard("confirm --from "+c.SHA256.String(), "it works: keep it")
 	}
 }
 
@@ -182,7 +238,11 @@ func (x *explanation) rejected(j selfupdate.Rejection) {
 	case j.Verdict == "inconclusive":
 		text += fmt.Sprintf(", %s at most", more(j.Retries, "time"))
 	}
-	x.say("rejected", "%s (%s, %s): %s", named(j.Version, j.SHA256.String()), j.Verdict, j.Class, text)
+	kind := j.Verdict
+	if j.Class != j.Verdict {
+		kind += ", " + j.Class
+	}
+	x.say("rejected", "%s (%s): %s", named(j.Version, j.SHA256.String()), kind, text)
 	if j.Reason != "" {
 		x.say("because", "%s", j.Reason)
 	}
@@ -190,10 +250,10 @@ func (x *explanation) rejected(j selfupdate.Rejection) {
 }
 
 func (x *explanation) history(st selfupdate.Status) {
-	if st.Trial == nil && len(st.Previous) > 0 {
+	if st.Trial == nil && st.Current != nil && len(st.Previous) > 0 {
 		p := st.Previous[0]
 		x.say("previous", "%s, kept on disk", named(p.Version, p.SHA256.String()))
-		x.guard("rollback", "go back to it, and reject the current one")
+		x.rollback(*st.Current, "go back to it, and reject the current one")
 	}
 	if l := st.Last; l != nil {
 		x.say("last", "%s", strings.TrimSuffix(l.Outcome+" at "+l.At.UTC().Format(time.RFC3339)+": "+l.Reason, ": "))

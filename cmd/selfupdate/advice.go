@@ -42,11 +42,11 @@ func (a advice) about(err error, e *env) string {
 	case is(selfupdate.ErrNoPrevious):
 		return "there is no earlier program that can be put back; install a version with selfupdate apply"
 	case is(selfupdate.ErrBusy):
-		return "wait until the other update has ended"
+		return "wait until the other update has ended; or, if that is a service's own: stop it, selfupdate rollback --target " + quote(e.target) + ", and start it"
 	case is(selfupdate.ErrNoTarget):
 		return e.noTargetAdvice()
 	case is(selfupdate.ErrOnTrial):
-		return "wait until that one has confirmed itself, or decide: selfupdate confirm --target " + quote(e.target) + ", or selfupdate rollback"
+		return "wait until that one has confirmed itself, or decide: selfupdate status --target " + quote(e.target) + " says how"
 	case is(selfupdate.ErrExpired):
 		return "too late: restart the service, and the program before comes back; see selfupdate status --target " + quote(e.target)
 	case is(selfupdate.ErrRecordFormat):

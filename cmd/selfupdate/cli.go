@@ -66,13 +66,17 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return e.report(err)
 }
 
-// asksJSON reports whether the last -o among the arguments says json.
+// asksJSON reports whether the last -o or --json among the arguments says so.
 func asksJSON(args []string) (asks bool) {
 	for i, arg := range args {
 		if arg == "--" {
 			break
 		}
 		name, value, inline := strings.Cut(arg, "=")
+		if name == "-json" || name == "--json" {
+			asks = !inline || value == "true"
+			continue
+		}
 		if name != "-o" && name != "--o" {
 			continue
 		}
@@ -140,7 +144,7 @@ func parse(fs *flag.FlagSet, args []string) (positional []string, err error) {
 			if errors.Is(err, flag.ErrHelp) {
 				return nil, err
 			}
-			return nil, usagef("%s", flagError.Replace(err.Error()))
+			return nil, usagef("%s", flagError(err.Error()))
 		}
 		rest := fs.Args()
 		if len(rest) == 0 {
@@ -154,8 +158,21 @@ func parse(fs *flag.FlagSet, args []string) (positional []string, err error) {
 }
 
 // flagError turns the texts of package flag into those of this tool's help.
-var flagError = strings.NewReplacer(
-	"flag provided but not defined: -", "unknown flag --",
+func flagError(text string) string {
+	if name, ok := strings.CutPrefix(text, "flag provided but not defined: -"); ok {
+		return "unknown flag " + dashed(name)
+	}
+	return flagTexts.Replace(text)
+}
+
+func dashed(name string) string {
+	if len(name) == 1 {
+		return "-" + name
+	}
+	return "--" + name
+}
+
+var flagTexts = strings.NewReplacer(
 	"flag needs an argument: -", "no value for --",
 	"for flag -o:", "for -o:",
 	"for flag -", "for --",
@@ -181,13 +198,14 @@ func (e *env) newFlags(name string) *flag.FlagSet {
 		e.json = s == "json"
 		return nil
 	})
+	fs.BoolVar(&e.json, "json", false, "the same as -o json")
 	fs.BoolVar(&e.quiet, "quiet", false, "no progress, and no text when all went well")
 	fs.BoolVar(&e.verbose, "verbose", false, "log each step to standard error; then no progress is shown")
 	return fs
 }
 
 // shared is the end of each command's flags in the help.
-var shared = [...]string{"Output:", "o", "quiet", "verbose"}
+var shared = [...]string{"Output:", "o", "json", "quiet", "verbose"}
 
 // needTarget checks what rollback, clear and status have in common with apply.
 func (e *env) needTarget(target string) error {

@@ -5,23 +5,27 @@ import (
 	"fmt"
 
 	"github.com/metal-stack/selfreconcile/checksum"
+	"github.com/metal-stack/selfreconcile/cmd/internal/operate"
 	"github.com/metal-stack/selfreconcile/selfupdate"
 )
 
 func confirmCommand(e *env) *command {
-	var target string
+	var target, from string
+	var opts selfupdate.ConfirmOptions
 	c := &command{
 		name: "confirm", summary: "say that a version on trial works, so that it stays",
-		forms: []string{"confirm --target PATH"},
+		forms: []string{"confirm --target PATH [--from VERSION|DIGEST] [--force]"},
 		about: "Ends the trial of the program at PATH well: nothing goes back by itself any more. It is for programs that " +
 			"\"selfupdate apply --trial --confirmed-outside\" installed, and for whoever has seen that a program works which does " +
-			"not say so itself.\n\n" +
+			"not say so itself. A program that is not running, or has not got far enough in this start, is refused.\n\n" +
 			"Without a trial it tells that the current program works, which decides about a version that failed on trial before.",
 		flags:   e.newFlags("confirm"),
-		order:   append([]string{"Flags:", "target"}, shared[:]...),
+		order:   append([]string{"Flags:", "target", "from", "force"}, shared[:]...),
 		example: "selfupdate confirm --target /usr/local/bin/firewall-controller",
 	}
 	c.flags.StringVar(&target, "target", "", "`PATH` of the program (required)")
+	c.flags.StringVar(&from, "from", "", "only if this is on trial, by `VERSION|DIGEST`: a trial may just have ended by itself (default whatever is there)")
+	c.flags.BoolVar(&opts.Force, "force", false, "also if the program is not running")
 	c.run = func(ctx context.Context, args []string) error {
 		if err := noArguments(args); err != nil {
 			return err
@@ -30,7 +34,7 @@ func confirmCommand(e *env) *command {
 			return err
 		}
 		e.changes = true
-		return confirm(ctx, e)
+		return confirm(ctx, e, opts, from)
 	}
 	return c
 }
@@ -43,17 +47,20 @@ type confirmed struct {
 	SHA256    checksum.Digest `json:"sha256,omitzero"` // of the program that stays
 }
 
-func confirm(ctx context.Context, e *env) error {
+func confirm(ctx context.Context, e *env, opts selfupdate.ConfirmOptions, from string) error {
 	before, err := selfupdate.ReadStatus(e.target, nil)
 	if err != nil {
+		return err
+	}
+	if opts.From, err = operate.From(before, from); err != nil {
 		return err
 	}
 	h, err := selfupdate.NewHelper(e.target, e.log())
 	if err != nil {
 		return err
 	}
-	if err := h.Confirm(ctx, selfupdate.ConfirmOptions{}); err != nil {
-		return err
+	if err := h.Confirm(ctx, opts); err != nil {
+		return operate.Explain(err, e.target, from)
 	}
 	after, err := selfupdate.ReadStatus(e.target, nil)
 	if err != nil {

@@ -12,7 +12,8 @@ const exitCodes = `Exit codes:
   1  temporary: the network, a rate limit, not published yet, another version on
      trial, interrupted: try again later
   2  wrong usage
-  3  refused: the file, its checksum, its format or a rejection; trying again won't help
+  3  refused: the file, its checksum, its format or a rejection; what --from names
+     is not there any more; trying again won't help
   4  local: permission, space, a busy or missing target, an unreadable file
 `
 
@@ -61,10 +62,6 @@ func (c *command) help() string {
 
 func flagHelp(f *flag.Flag) string {
 	value, usage := flag.UnquoteUsage(f)
-	dash := "--"
-	if len(f.Name) == 1 {
-		dash = "-"
-	}
 	b, isBool := f.Value.(interface{ IsBoolFlag() bool })
 	switch {
 	case isBool && b.IsBoolFlag():
@@ -72,7 +69,7 @@ func flagHelp(f *flag.Flag) string {
 	case !slices.Contains([]string{"", "0", "0s"}, f.DefValue):
 		usage += " (default " + f.DefValue + ")"
 	}
-	return strings.TrimRight("  "+dash+f.Name+" "+value, " ") + "\n" + wrap(usage, "      ", width)
+	return strings.TrimRight("  "+dashed(f.Name)+" "+value, " ") + "\n" + wrap(usage, "      ", width)
 }
 
 // wrap breaks text into lines of at most width columns, each after indent.

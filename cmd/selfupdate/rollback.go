@@ -5,25 +5,29 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/metal-stack/selfreconcile/cmd/internal/operate"
 	"github.com/metal-stack/selfreconcile/selfupdate"
 )
 
 func rollbackCommand(e *env) *command {
 	var opts selfupdate.RollbackOptions
+	var from string
 	c := &command{
 		name: "rollback", summary: "put the program before the current one back",
-		forms: []string{"rollback --target PATH [--no-reject] [--reason TEXT]"},
+		forms: []string{"rollback --target PATH [--from VERSION|DIGEST] [--no-reject] [--reason TEXT]"},
 		about: "Puts the previous program back in one step, from this machine's disk, verified; it needs no network, and the " +
 			"current program may be broken or gone. The digest that is left is rejected: no update installs it again until " +
-			"\"selfupdate clear\" allows it. Run again, it goes back further. It also ends a trial, for the program before it.\n\n" +
+			"\"selfupdate clear\" allows it. Run again, it goes back further: with --from it only leaves the version that you mean. It also ends a trial, for the program before it.\n\n" +
 			"A running program is not restarted.",
 		flags: e.newFlags("rollback"),
-		order: append([]string{"Flags:", "target", "no-reject", "reason"}, shared[:]...),
-		example: "selfupdate rollback --target /usr/local/bin/firewall-controller --reason \"drops packets\"\n" +
+		order: append([]string{"Flags:", "target", "from", "no-reject", "keep-allowed", "reason"}, shared[:]...),
+		example: "selfupdate rollback --target /usr/local/bin/firewall-controller --from v2.5.1 \\\n  --reason \"drops packets\"\n" +
 			"systemctl restart firewall-controller",
 	}
 	c.flags.StringVar(&opts.Target, "target", "", "`PATH` of the program (required)")
 	c.flags.BoolVar(&opts.KeepAllowed, "no-reject", false, "leave the current version installable: the next update may bring it back")
+	c.flags.BoolVar(&opts.KeepAllowed, "keep-allowed", false, "the same as --no-reject")
+	c.flags.StringVar(&from, "from", "", "only if this is what would be left, by `VERSION|DIGEST`: a trial may just have ended by itself (default whatever is there)")
 	c.flags.StringVar(&opts.Reason, "reason", "", "`TEXT` for the record and for people (default none)")
 	c.run = func(ctx context.Context, args []string) error {
 		if err := noArguments(args); err != nil {
@@ -33,7 +37,7 @@ func rollbackCommand(e *env) *command {
 			return err
 		}
 		e.changes = true
-		return rollback(ctx, e, opts)
+		return rollback(ctx, e, opts, from)
 	}
 	return c
 }
@@ -44,21 +48,24 @@ type outcome struct {
 	Target string `json:"target"`
 }
 
-func rollback(ctx context.Context, e *env, opts selfupdate.RollbackOptions) error {
+func rollback(ctx context.Context, e *env, opts selfupdate.RollbackOptions, from string) error {
 	opts.Log = e.log()
-	before, berr := selfupdate.ReadStatus(opts.Target, nil)
+	before, err := selfupdate.ReadStatus(opts.Target, nil)
+	if err == nil {
+		opts.From, err = operate.From(before, from)
+	}
+	if err != nil && from != "" {
+		return err
+	}
 	res, err := selfupdate.Rollback(ctx, opts)
 	if err != nil {
-		return err
+		return operate.Explain(err, opts.Target, from)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "rolled back %s to %s\n", e.target, program(res.Version, res.SHA256.String()))
-	left := before.Current
-	if before.Trial != nil {
-		left = &before.Trial.Candidate
-	}
+	left := operate.Left(before)
 	switch {
-	case berr != nil || left == nil:
+	case left == nil || left.SHA256.Equal(res.SHA256): // what was gone is there again
 	case opts.KeepAllowed:
 		fmt.Fprintf(&b, "%s stays installable\n", program(left.Version, left.SHA256.String()))
 	default:

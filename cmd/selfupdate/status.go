@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/metal-stack/selfreconcile/cmd/internal/operate"
 	"github.com/metal-stack/selfreconcile/selfupdate"
 )
 
@@ -55,6 +56,9 @@ func (t *table) row(key string, lines ...string) {
 func (e *env) statusText(st selfupdate.Status) string {
 	var t table
 	t.row("target", st.Target)
+	if st.PendingRestart {
+		t.row("restart", "pending: the file at the target was changed, and its service was not restarted since: restart it")
+	}
 	label := "current"
 	if st.Trial != nil {
 		e.trialRows(&t, st)
@@ -67,7 +71,7 @@ func (e *env) statusText(st selfupdate.Status) string {
 		t.row("current", "nothing is installed")
 	}
 	if st.Damaged {
-		t.row("damaged", "the record can't be read: this is what the disk shows, and rejections are lost; the next update writes a new record")
+		t.row("damaged", "the record can't be read: this is what the disk shows, and rejections are lost, and a trial that was going on: what is at the target stays, so check that it works; the next update writes a new record")
 	}
 	if st.Missing {
 		t.row("missing", "the file is gone: go back, or apply a release with --create")
@@ -79,6 +83,9 @@ func (e *env) statusText(st selfupdate.Status) string {
 		t.row("unfinished", "an update or a rollback was interrupted; the next one ends it, and the target is whole all the same")
 	}
 	e.rollbackRows(&t, st)
+	if tr := st.Trial; tr != nil && tr.Left > 0 && !tr.Expired {
+		t.row("keep", "when it works: selfupdate confirm --target "+quote(e.target)+" --from "+tr.Candidate.SHA256.String())
+	}
 	if s := st.Spare; s != nil {
 		t.row("kept", program(s.Version, s.SHA256.String()), "it was on trial; an update to it needs no download")
 	}
@@ -92,9 +99,6 @@ func (e *env) statusText(st selfupdate.Status) string {
 		t.row("last", strings.TrimSuffix(l.Outcome+" at "+l.At.UTC().Format(time.RFC3339)+": "+l.Reason, ": "))
 	}
 	t.row("protection", protection(st.Protection))
-	if st.PendingRestart {
-		t.row("restart", "the program at the target was not restarted since it changed: restart the service")
-	}
 	if st.RestartNeeded {
 		t.row("restart", "this process is an older file of the target")
 	}
@@ -129,6 +133,8 @@ func (e *env) trialRows(t *table, st selfupdate.Status) {
 		starts += ", its time is over: the next start goes back"
 	case tr.Left > 0:
 		starts += ", " + short(tr.Left.Round(time.Second)) + " left to confirm"
+	case tr.Started == 0 && st.Protection == "no-helper":
+		starts += ": it has not got to Begin yet: not started, stopped in order, or crashing or hanging before it (nobody counts that here: no helper); if its service restarts over and over, roll back"
 	default:
 		starts += ", not running; a start has " + short(tr.Deadline) + " to confirm"
 	}
@@ -137,7 +143,6 @@ func (e *env) trialRows(t *table, st selfupdate.Status) {
 		where = "it is not at the target: a start switches to it"
 	}
 	t.row("on trial", append([]string{or(c.Version, "version unknown") + ", " + size(c.Size), c.SHA256.String(), published(&c), c.URL, starts, where, tr.Reason}, tr.Failures...)...)
-	t.row("", "to keep it: selfupdate confirm --target "+quote(e.target))
 }
 
 func (e *env) rollbackRows(t *table, st selfupdate.Status) {
@@ -149,7 +154,11 @@ func (e *env) rollbackRows(t *table, st selfupdate.Status) {
 		t.row("rollback", "nothing to go back to")
 		return
 	}
-	t.row("rollback", "goes back to "+program(back[0].Version, back[0].SHA256.String()), "selfupdate rollback --target "+quote(e.target))
+	command := "selfupdate rollback --target " + quote(e.target)
+	if left := operate.Left(st); left != nil { // by the time that somebody types it, the trial may be over
+		command += " --from " + left.SHA256.String()
+	}
+	t.row("rollback", "goes back to "+program(back[0].Version, back[0].SHA256.String()), command)
 	for _, p := range back[1:] {
 		t.row("", "and then to "+program(p.Version, p.SHA256.String()))
 	}
