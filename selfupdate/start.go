@@ -430,7 +430,7 @@ func (t *target) mayConfirm(r *record, o *ConfirmOptions) error {
 	if !o.From.IsZero() && !(onTrial && r.Trial.Candidate.is(o.From)) && !(r.Phase == phaseStable && r.Current != nil && r.Current.is(o.From)) {
 		return failed("confirm", t.target, fmt.Errorf("%w: another program is there by now", ErrChanged))
 	}
-	if !onTrial || o.Force || !r.Trial.known(t.lastSeen(helperMark) == t.sys.boot()) {
+	if !onTrial || r.Trial.Expired || o.Force || !r.Trial.known(t.lastSeen(helperMark) == t.sys.boot()) {
 		return nil
 	}
 	switch tr := r.Trial; {
