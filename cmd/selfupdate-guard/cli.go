@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"slices"
 	"strings"
 	"syscall"
@@ -31,15 +32,19 @@ type env struct {
 	stdout, stderr io.Writer
 	getenv         func(string) string
 	restart        func(ctx context.Context, r restart) error
-	pre            func(ctx context.Context, target string) (selfupdate.Start, error)
+	pre            func(ctx context.Context, target string, log *slog.Logger) (selfupdate.Start, error)
 	preTime        time.Duration
 
 	target string
+	notes  *notes
 }
 
 func newEnv(stdout, stderr io.Writer, getenv func(string) string) *env {
-	return &env{stdout: stdout, stderr: stderr, getenv: getenv, restart: runRestart, pre: pre, preTime: preTime}
+	return &env{notes: &notes{}, stdout: stdout, stderr: stderr, getenv: getenv, restart: runRestart, pre: pre, preTime: preTime}
 }
+
+// log is for the library.
+func (e *env) log() *slog.Logger { return slog.New(e.notes) }
 
 // command is one subcommand.
 type command struct {
@@ -86,7 +91,9 @@ func (e *env) run(ctx context.Context, args []string) int {
 	if i < 0 {
 		return e.report("", usagef("unknown command %q: one of %s", name, names(all)))
 	}
-	code := e.report(name, e.execute(ctx, all[i], args))
+	err := e.execute(ctx, all[i], args)
+	e.sayNotes()
+	code := e.report(name, err)
 	if all[i].unfailing {
 		return exitDone
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -267,15 +268,15 @@ func TestUnfailing(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		args []string
-		pre  func(context.Context, string) (selfupdate.Start, error)
+		pre  func(context.Context, string, *slog.Logger) (selfupdate.Start, error)
 		code int
 		says string
 	}{
 		{"pre without a target", []string{"pre"}, pre, 0, "--target PATH is missing"},
 		{"pre with a wrong flag", []string{"pre", "--taget", "x"}, pre, 0, "unknown flag --taget"},
 		{"pre with an argument", []string{"pre", "--target", target, "x"}, pre, 0, "unexpected argument"},
-		{"pre panics", []string{"pre", "--target", target}, func(context.Context, string) (selfupdate.Start, error) { panic("ouch") }, 0, "ouch"},
-		{"pre hangs", []string{"pre", "--target", target}, func(context.Context, string) (selfupdate.Start, error) { select {} }, 0, "not done within 100ms"},
+		{"pre panics", []string{"pre", "--target", target}, func(context.Context, string, *slog.Logger) (selfupdate.Start, error) { panic("ouch") }, 0, "ouch"},
+		{"pre hangs", []string{"pre", "--target", target}, func(context.Context, string, *slog.Logger) (selfupdate.Start, error) { select {} }, 0, "not done within 100ms"},
 		{"post without a target", []string{"post"}, pre, 0, "--target PATH is missing"},
 		{"post with a wrong flag", []string{"post", "--x"}, pre, 0, "unknown flag -x"},
 		{"post with two results", []string{"post", "--target", target, "--orderly", "--result", "x"}, pre, 0, "not both"},

@@ -33,7 +33,7 @@ func (e *env) confirmCommand() *command {
 		if opts.From, err = operate.From(before, from); err != nil {
 			return err
 		}
-		h, err := selfupdate.NewHelper(e.target, nil)
+		h, err := selfupdate.NewHelper(e.target, e.log())
 		if err != nil {
 			return err
 		}
@@ -88,7 +88,7 @@ func (e *env) rollback(ctx context.Context, opts selfupdate.RollbackOptions, fro
 	if err != nil && from != "" {
 		return err
 	}
-	cfg := selfupdate.Config{Target: e.target, Trust: selfupdate.UnsignedChecksum("going back fetches nothing")}
+	cfg := selfupdate.Config{Target: e.target, Log: e.log(), Trust: selfupdate.UnsignedChecksum("going back fetches nothing")}
 	var failed error
 	if r.given() {
 		cfg.Restart = func(ctx context.Context) error {
@@ -142,7 +142,7 @@ func (e *env) clearCommand() *command {
 			}
 			opts.Digest = d
 		}
-		opts.Target = e.target
+		opts.Target, opts.Log = e.target, e.log()
 		return e.clear(ctx, opts)
 	}
 	return c

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -50,7 +51,7 @@ func (e *env) startOf(ctx context.Context) error {
 			}
 			done <- r
 		}()
-		r.s, r.err = e.pre(ctx, e.target)
+		r.s, r.err = e.pre(ctx, e.target, e.log())
 	}()
 	select {
 	case r := <-done:
@@ -69,8 +70,8 @@ func (e *env) startOf(ctx context.Context) error {
 	}
 }
 
-func pre(ctx context.Context, target string) (selfupdate.Start, error) {
-	h, err := selfupdate.NewHelper(target, nil)
+func pre(ctx context.Context, target string, log *slog.Logger) (selfupdate.Start, error) {
+	h, err := selfupdate.NewHelper(target, log)
 	if err != nil {
 		return selfupdate.Start{}, err
 	}
@@ -122,7 +123,7 @@ func (e *env) postCommand() *command {
 			e.notef("SERVICE_RESULT is not set: this is not a unit's ExecStopPost=, and nothing was done (other supervisors: --orderly, --result)")
 			return nil
 		}
-		h, err := selfupdate.NewHelper(e.target, nil)
+		h, err := selfupdate.NewHelper(e.target, e.log())
 		if err != nil {
 			return err
 		}
@@ -184,7 +185,7 @@ func (e *env) tickCommand() *command {
 
 // tick does it once.
 func (e *env) tick(ctx context.Context, r restart) error {
-	h, err := selfupdate.NewHelper(e.target, nil)
+	h, err := selfupdate.NewHelper(e.target, e.log())
 	if err != nil {
 		return err
 	}
@@ -204,6 +205,7 @@ func (e *env) tickEvery(ctx context.Context, r restart, every time.Duration) {
 	said := ""
 	for {
 		err := e.tick(ctx, r)
+		e.sayNotes()
 		if ctx.Err() != nil {
 			return
 		}
