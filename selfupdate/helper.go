@@ -191,7 +191,7 @@ func (t *target) seen(mark string) {
 	if boot == "" || t.lastSeen(mark) == boot {
 		return
 	}
-	if _, err := t.sys.lstat(t.target); err != nil || t.makeState() != nil {
+	if _, err := t.sys.lstat(t.target); err != nil || !t.mayMark() || t.makeState() != nil {
 		return
 	}
 	tmp := t.temp()
@@ -207,6 +207,20 @@ func (t *target) seen(mark string) {
 	if err != nil {
 		_ = t.sys.remove(tmp)
 	}
+}
+
+// mayMark reports whether the state directory is there or ours to make: one that
+// root makes for a program of another user would keep that from its first update.
+func (t *target) mayMark() bool {
+	if _, err := t.sys.lstat(t.state); err == nil {
+		return true
+	}
+	fi, err := t.sys.lstat(t.dir)
+	if err != nil {
+		return false
+	}
+	uid, _ := owner(fi)
+	return uid < 0 || uid == euid()
 }
 
 func (t *target) mark(name string) string { return t.state + string(separator) + name }

@@ -234,3 +234,21 @@ type output struct {
 
 func (o *output) Write(p []byte) (int, error) { o.mu.Lock(); defer o.mu.Unlock(); return o.b.Write(p) }
 func (o *output) String() string              { o.mu.Lock(); defer o.mu.Unlock(); return o.b.String() }
+
+// TestNoStateDirectoryForAnotherUser: a timer of root's beside a program with
+// User= made the state directory, and the program could not update itself any more.
+func TestNoStateDirectoryForAnotherUser(t *testing.T) {
+	dir := t.TempDir()
+	target := filepath.Join(dir, "app")
+	require.NoError(t, os.WriteFile(target, []byte("#!/bin/sh\n"), 0o755))
+	h, err := NewHelper(target, nil)
+	require.NoError(t, err)
+	require.NoError(t, os.Chown(dir, 65534, -1))
+	_, err = h.Tick(t.Context())
+	require.NoError(t, err)
+	assert.NoDirExists(t, filepath.Join(dir, ".app.d"))
+	require.NoError(t, os.Chown(dir, 0, -1)) // the control
+	_, err = h.Tick(t.Context())
+	require.NoError(t, err)
+	assert.DirExists(t, filepath.Join(dir, ".app.d"))
+}
