@@ -380,7 +380,7 @@ func TestDocumentedCommands(t *testing.T) {
 		for _, m := range regexp.MustCompile("(?m)(?:^|`|/usr/local/bin/)selfupdate-guard ((?:pre|post|tick|status|confirm|rollback|clear) --target [^`\n]*)").FindAllSubmatch(text, -1) {
 			found++
 			target, _ := onTrial(t, 3)
-			line := strings.NewReplacer("$T", target, "/usr/local/bin/firewall-controller", target).Replace(string(m[1]))
+			line := strings.NewReplacer("$T", target, "$U", "app", "--from v2.5.1", "--from v2", "sha256:…", digest(program("v2")).String(), "/usr/local/bin/firewall-controller", target).Replace(string(m[1]))
 			line = strings.ReplaceAll(line, "--every 10s", "--every 10s & sleep 0.3; kill $!")
 			cmd := exec.Command("sh", "-c", tool+" "+line)
 			cmd.Env = append(os.Environ(), "PATH="+fakeSystemctl(t)+":"+os.Getenv("PATH"))
