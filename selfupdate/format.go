@@ -25,33 +25,33 @@ func checkFormat(f io.ReaderAt, size int64, p Platform, stat func(string) (fs.Fi
 		return err
 	}
 	head = head[:n]
-	want := map[string]string{"windows": "PE", "darwin": "Mach-O", "ios": "Mach-O"}[p.OS]
+	want := map[string]string{"windows": "a PE file", "darwin": "a Mach-O file", "ios": "a Mach-O file"}[p.OS]
 	if want == "" {
-		want = "ELF"
+		want = "an ELF file"
 	}
 	var got, arch string
 	switch {
 	case bytes.HasPrefix(head, []byte("\x7fELF")):
-		got = "ELF"
+		got = "an ELF file"
 		if want == got {
 			arch, err = elfArch(f, head, size, stat)
 		}
 	case isMachO(head):
-		got = "Mach-O"
+		got = "a Mach-O file"
 		arch, err = machOArch(f, head, p.Arch)
 	case bytes.HasPrefix(head, []byte("MZ")):
-		got = "PE"
+		got = "a PE file"
 		arch, err = peArch(f, head)
 	default:
 		return fmt.Errorf("%w (%s/%s): it is %s", ErrFormat, p.OS, p.Arch, describe(head))
 	}
 	switch {
 	case got != want:
-		return fmt.Errorf("%w (%s/%s): it is a %s file", ErrFormat, p.OS, p.Arch, got)
+		return fmt.Errorf("%w (%s/%s): it is %s", ErrFormat, p.OS, p.Arch, got)
 	case err != nil:
 		return fmt.Errorf("%w (%s/%s): %w", ErrFormat, p.OS, p.Arch, err)
 	case arch != p.Arch && knownArch(p.Arch):
-		return fmt.Errorf("%w (%s/%s): it is a %s file for %s", ErrFormat, p.OS, p.Arch, got, arch)
+		return fmt.Errorf("%w (%s/%s): it is %s for %s", ErrFormat, p.OS, p.Arch, got, arch)
 	}
 	return nil
 }
