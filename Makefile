@@ -22,8 +22,8 @@ check: ## gofmt, go mod tidy, go vet and staticcheck for linux, darwin and windo
 lint: ## golangci-lint (its first build takes minutes)
 	@scripts/lint.sh
 
-demo: ## real controllers update themselves, refuse a bad release and go back: one screen
-	@cd examples/firewall-controller && go run ./demo
+demo: ## real controllers update themselves, and leave or refuse what does not work (about a minute)
+	@cd examples/firewall-controller && CGO_ENABLED=0 go run ./demo
 
 bench: ## our Apply beside others, and what a start costs; BENCHFLAGS="-rounds 3", -powercut: what a power cut leaves
 	@cd bench && go run . $(BENCHFLAGS)

@@ -1,6 +1,6 @@
 //go:build unix
 
-// Demo shows the main job on one screen: real controllers of six versions, three of
+// Demo shows the main job: real controllers of six versions, three of
 // them broken, built from the source beside it, served as releases from a local
 // server, that bring themselves to the version in their spec, prove themselves, and
 // are left for the version before when they don't.
@@ -8,13 +8,15 @@
 // It plays the operator and the service manager, which calls selfupdate's Helper before
 // and after each start as systemd's ExecStartPre and ExecStopPost would call
 // selfupdate-guard; everything else is the real thing.
-// What it prints is what processes, files and the server's log say. It ends
-// non-zero when anything that it announces does not happen, and leaves nothing.
+// What it prints is what processes, files and the server's log say: what tells the
+// story, and with -v all of it. It ends non-zero when anything that it announces does
+// not happen, and leaves nothing.
 package main
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -22,6 +24,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -44,9 +47,11 @@ const (
 )
 
 func main() {
+	verbose := flag.Bool("v", false, "print everything that is said")
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	defer stop()
-	if err := run(ctx, os.Stdout); err != nil {
+	if err := run(ctx, os.Stdout, *verbose); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
@@ -62,7 +67,8 @@ type demo struct {
 	events   string
 	rules    string
 	cli      string // the selfupdate command
-	releases map[string]release
+	building sync.Mutex
+	releases map[string]release // guarded by building while that goes on
 	server   *server
 	service  *service
 	poller   *poller
@@ -70,7 +76,7 @@ type demo struct {
 	built    time.Duration // how long that took
 }
 
-func run(ctx context.Context, out io.Writer) (err error) {
+func run(ctx context.Context, out io.Writer, verbose bool) (err error) {
 	dir, err := os.MkdirTemp("", "selfreconcile-demo-") // mode 0700: nobody else can write beside the program
 	if err != nil {
 		return err
@@ -79,6 +85,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	d := newDemo(dir, out)
+	d.verbose = verbose
 	defer func() { err = errors.Join(err, d.close()) }()
 	if err := d.prepare(ctx); err != nil {
 		return err
@@ -89,7 +96,6 @@ func run(ctx context.Context, out io.Writer) (err error) {
 		}
 	}
 	d.table.print(d.screen)
-	d.say("")
 	d.say("%.0f s, of which %.0f for compiling.", time.Since(d.start).Seconds(), d.built.Seconds())
 	return nil
 }
@@ -111,11 +117,10 @@ func newDemo(dir string, out io.Writer) *demo {
 // yet, so that no file is written there beside a fork (golang/go#22315).
 func (d *demo) prepare(ctx context.Context) error {
 	d.say("A firewall-controller that updates itself. What follows is what real processes, files and")
-	d.say("the server's log say; only the service manager is played: it restarts the program, and before")
-	d.say("each start and after each end it does what selfupdate-guard does under systemd.")
+	d.say("the server's log say (-v: all of it); only the service manager is played, which restarts the")
+	d.say("program and before each start and after each end does what selfupdate-guard does under systemd.")
 	d.say("Time is compressed (on a firewall): reconcile every %v (3 min), restart after %v (10 s),", reconcileEvery, restartAfter)
 	d.say("a trial of %d starts (3) and %v each (10 min), confirmed after %v of work (1 min).", trialStarts, trialDeadline, soak)
-	d.say("")
 	d.say("$DIR is %s, removed at the end.", d.dir)
 	d.abbreviate(d.dir, "$DIR")
 	if err := d.build(ctx); err != nil {
@@ -129,9 +134,8 @@ func (d *demo) prepare(ctx context.Context) error {
 	d.server = server
 	d.say("$URL is %s, which serves them as images.metal-stack.io does:", server.url)
 	d.abbreviate(server.url, "$URL")
-	d.say("  %s", server.assetURL(v0))
-	d.say("  %s.sha256", server.assetURL(v0))
-	d.say("    %s", strings.TrimSpace(string(server.files[assetPath(v0)+".sha256"])))
+	d.say("  %s and .sha256:", server.assetURL(v0))
+	d.say("  %s", strings.TrimSpace(string(server.files[assetPath(v0)+".sha256"])))
 	if err := d.install(); err != nil {
 		return err
 	}

@@ -21,9 +21,14 @@ type screen struct {
 	out   io.Writer
 	start time.Time
 	short []string // pairs: text, what is printed for it
+
+	verbose bool            // print everything
+	heard   map[string]bool // events of this step, which are said once
 }
 
-func newScreen(out io.Writer) *screen { return &screen{out: out, start: time.Now()} }
+func newScreen(out io.Writer) *screen {
+	return &screen{out: out, start: time.Now(), heard: map[string]bool{}}
+}
 
 // abbreviate prints name for text from now on.
 func (s *screen) abbreviate(text, name string) {
@@ -37,7 +42,57 @@ func (s *screen) say(format string, args ...any) { s.print("", fmt.Sprintf(forma
 // tell is a line of somebody: when, who, what.
 func (s *screen) tell(who, format string, args ...any) {
 	at := time.Since(s.start).Seconds()
-	s.print(fmt.Sprintf("   %5.1fs  %-12s ", at, who), fmt.Sprintf(format, args...))
+	s.print(fmt.Sprintf("  %5.1fs %-11s ", at, who), fmt.Sprintf(format, args...))
+}
+
+// detail is a line of somebody that tells nothing new to who knows the story.
+func (s *screen) detail(who, format string, args ...any) {
+	if s.verbose {
+		s.tell(who, format, args...)
+	}
+}
+
+var (
+	eventLine = regexp.MustCompile(`^(?:WARN |ERROR )?(?:[a-z ]+ http://\S+: )?(.*) event=(\w+)$`)
+
+	// What is not here is said by the guard, by the supervisor, or by a check.
+	events = map[string]bool{"Updated": true, "Confirmed": true, "SpecUnread": true, "UpdateRefused": true, "UpdateRejected": true, "Allowed": true}
+)
+
+// log prints a line of a program's log; when not everything is wanted, an event that
+// tells the story, once a step.
+func (s *screen) log(who, text string) {
+	if s.verbose {
+		s.tell(who, "%s", text)
+		return
+	}
+	m := eventLine.FindStringSubmatch(text)
+	if m == nil || !events[m[2]] {
+		return
+	}
+	s.mu.Lock()
+	said := s.heard[m[2]]
+	s.heard[m[2]] = m[2] != "Updated"
+	s.mu.Unlock()
+	if !said {
+		s.tell(who, "%s: %s", m[2], m[1])
+	}
+}
+
+// step begins a part of the story.
+func (s *screen) step(n int, title string) {
+	s.mu.Lock()
+	clear(s.heard)
+	s.mu.Unlock()
+	s.say("")
+	s.say("%d. %s", n, title)
+}
+
+// fine is something that was checked and that a line before says already.
+func (s *screen) fine(format string, args ...any) {
+	if s.verbose {
+		s.ok(format, args...)
+	}
 }
 
 // ok is something that was announced and has been checked.

@@ -76,7 +76,7 @@ func (v *service) timer(ctx context.Context) {
 			v.screen.tell("guard tick", "%v", err)
 		}
 		if check.Restart {
-			v.screen.tell("guard tick", "puts the version before back: %s", check.Reason)
+			v.screen.tell("guard tick", "restarting: %s", check.Reason)
 			v.signal(syscall.SIGTERM)
 			_ = v.helper.Restarted(ctx) // else the next tick says so again
 		}
@@ -133,30 +133,56 @@ func (v *service) once(ctx context.Context) {
 	pid := cmd.Process.Pid
 	v.runs = append(v.runs, process{pid: pid, start: start})
 	v.mu.Unlock()
-	v.screen.tell("supervisor", "started pid %d", pid)
+	v.screen.detail("supervisor", "started pid %d", pid)
 	_ = cmd.Wait() // how it ended is in ProcessState
 	v.mu.Lock()
 	last := &v.runs[len(v.runs)-1]
 	last.exited, last.exit = true, cmd.ProcessState.String()
 	ended := *last
 	v.mu.Unlock()
-	v.screen.tell("supervisor", "pid %d has ended: %s", pid, ended.exit)
+	v.ended(ended)
 	if !ended.cut {
 		v.post(selfupdate.Ending{Orderly: ended.told, Detail: ended.exit})
 	}
 }
 
-// pre says what the helper found before a start.
+// ended says how the program ended; that it left in order is what was to be.
+func (v *service) ended(p process) {
+	switch last := p.said[max(0, len(p.said)-1):]; {
+	case p.exit == "exit status 0":
+		v.screen.detail("supervisor", "pid %d has ended: %s", p.pid, p.exit)
+	case p.panicks && !v.screen.verbose:
+		v.screen.tell("supervisor", "pid %d has ended: %s, %s", p.pid, p.exit, last[0])
+	default:
+		v.screen.tell("supervisor", "pid %d has ended: %s", p.pid, p.exit)
+	}
+}
+
+// pre says what the helper found before a start, in the words of selfupdate-guard pre.
 func (v *service) pre(s selfupdate.Start, err error) {
 	if err != nil {
 		v.screen.tell("guard pre", "%v", err)
 	}
 	switch {
 	case s.RolledBack:
-		v.screen.tell("guard pre", "puts %s back: %s", s.Version, s.Reason)
+		v.screen.tell("guard pre", "went back to %s: %s", s.Version, s.Reason)
+	case s.OnTrial && s.Reason != "":
+		v.screen.tell("guard pre", "%s is on trial: %s", s.Version, s.Reason)
 	case s.OnTrial:
-		v.screen.tell("guard pre", "%s is on trial: start %d of %d", s.Version, trialStarts-s.Left, trialStarts)
+		v.screen.tell("guard pre", "%s is on trial: %v to confirm, then %s", s.Version, s.Deadline, more(s.Left))
+	case s.Reason != "":
+		v.screen.tell("guard pre", "%s starts: %s", s.Version, s.Reason)
 	}
+}
+
+func more(starts int) string {
+	switch starts {
+	case 0:
+		return "no more starts"
+	case 1:
+		return "1 more start"
+	}
+	return fmt.Sprintf("%d more starts", starts)
 }
 
 // post tells the helper how the program ended.
@@ -165,6 +191,9 @@ func (v *service) post(e selfupdate.Ending) {
 		v.screen.tell("guard post", "%v", err)
 	}
 }
+
+// countdown is what changes each time that the same thing is said.
+var countdown = regexp.MustCompile(`next try in \S+`)
 
 var logLine = regexp.MustCompile(`^time=\S+ level=(\S+) msg=("(?:[^"\\]|\\.)*"|\S*) ?(.*)$`)
 
@@ -182,15 +211,16 @@ func (v *service) line(raw string) {
 	v.lines = append(v.lines, raw)
 	v.lines = v.lines[max(0, len(v.lines)-tailLines):]
 	p := &v.runs[len(v.runs)-1]
-	known := slices.Contains(p.said, text) || p.panicks
+	said := countdown.ReplaceAllString(text, "next try in …")
+	known := slices.Contains(p.said, said) || p.panicks
 	p.panicks = p.panicks || strings.HasPrefix(text, "panic: ")
 	if !known {
-		p.said = append(p.said, text)
+		p.said = append(p.said, said)
 	}
 	pid := p.pid
 	v.mu.Unlock()
 	if !known {
-		v.screen.tell(fmt.Sprintf("pid %d", pid), "%s", text)
+		v.screen.log(fmt.Sprintf("pid %d", pid), text)
 	}
 }
 

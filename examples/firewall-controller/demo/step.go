@@ -22,8 +22,7 @@ type step struct {
 }
 
 func (d *demo) step(ctx context.Context, n int, s step) error {
-	d.say("")
-	d.say("%d. %s", n, s.title)
+	d.screen.step(n, s.title)
 	timed, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	err := s.do(timed)

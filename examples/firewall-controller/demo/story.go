@@ -29,7 +29,7 @@ func (d *demo) story() []step {
 		{v4 + " is another machine's: refused before the swap", d.refuses},
 		{v5 + " is damaged on the way, comes, and the power fails in its trial: confirmed", d.repaired},
 		{"The operator goes back: " + v1 + " again, and " + v5 + " stays away", d.goesBack},
-		{"The operator has " + v5 + " tried again, by an annotation of the resource", d.retries},
+		{"An annotation of the resource allows again what is rejected: " + v5 + " comes back", d.retries},
 		{"Stop", d.stops},
 	}
 }
@@ -103,7 +103,7 @@ func (d *demo) confirmed(ctx context.Context, version string, pid int) error {
 	if err != nil {
 		return err
 	}
-	d.ok("events OnTrial and Confirmed by pid %d", pid)
+	d.fine("events OnTrial and Confirmed by pid %d", pid)
 	return nil
 }
 
@@ -221,7 +221,7 @@ func (d *demo) staysAway(ctx context.Context, version string, pid int, before co
 	if j.Version != version || j.Class != class || j.Verdict != "guilty" {
 		return fmt.Errorf("the status says %+v", j)
 	}
-	d.ok("its status says %s %s: %s, %s; nextversion is still %s", j.Verdict, version, j.Class, j.Reason, version)
+	d.ok("its status says %s %s: %s; nextversion is still %s", j.Verdict, version, j.Class, version)
 	d.ok("pid %d is at work, %d reconciles so far; requests in all: %v", pid, now.Reconciles, requests)
 	d.table.row(version, d.lastRun(version), what, requests)
 	return nil
@@ -251,7 +251,7 @@ func (d *demo) refuses(ctx context.Context) error {
 	if err := d.says(ctx, firewall.UpdateHeldBack, pid, "next try in"); err != nil {
 		return err
 	}
-	d.ok("events UpdateRefused and UpdateHeldBack by pid %d", pid)
+	d.fine("events UpdateRefused and UpdateHeldBack by pid %d", pid)
 	if err := d.stillAtWork(ctx, pid, st.Reconciles); err != nil {
 		return err
 	}
@@ -289,7 +289,7 @@ func (d *demo) stillAtWork(ctx context.Context, pid, reconciles int) error {
 		return fmt.Errorf("%d rules in %s", n, d.rules)
 	}
 	d.ok("pid %d is still %s and at work: reconcile %d → %d, rules in force: %d", pid, now.ActualVersion, reconciles, now.Reconciles, now.RulesInForce)
-	d.ok("its status says nextversion %s, and why it is not that", now.NextVersion)
+	d.fine("its status says nextversion %s, and why it is not that", now.NextVersion)
 	return nil
 }
 
@@ -320,7 +320,7 @@ func (d *demo) repaired(ctx context.Context) error {
 	if err := d.says(ctx, firewall.UpdateRefused, old, "digest mismatch"); err != nil {
 		return err
 	}
-	d.ok("event UpdateRefused by pid %d, which goes on", old)
+	d.fine("event UpdateRefused by pid %d, which goes on", old)
 	victim, err := d.powerCut(ctx, v5)
 	if err != nil {
 		return err
@@ -412,7 +412,7 @@ func (d *demo) goesBack(ctx context.Context) error {
 
 func (d *demo) retries(ctx context.Context) error {
 	old, before := d.service.now().pid, d.server.asked()
-	d.tell("operator", "annotates the resource: %s: packets were fine", firewall.RetryAnnotation)
+	d.tell("operator", "annotates it: %s: packets were fine", firewall.RetryAnnotation)
 	if err := d.writeSpec(v5, 1, "packets were fine"); err != nil {
 		return err
 	}
@@ -420,9 +420,10 @@ func (d *demo) retries(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := d.says(ctx, firewall.Allowed, old, v5+" may be installed again"); err != nil {
+	if err := d.says(ctx, firewall.Allowed, old, strings.Join([]string{v2, v3, v5}, ", ")+" may be installed again"); err != nil {
 		return err
 	}
+	d.ok("it allows all of them, once; the spec wants %s", v5)
 	if err := d.confirmed(ctx, v5, pid); err != nil {
 		return err
 	}
@@ -445,8 +446,7 @@ func (d *demo) stops(context.Context) error {
 	if !slices.Equal(answers, []string{v0, v1, v2, v1, v2, v1, v3, v1, v5, v1, v5}) {
 		return fmt.Errorf("\"firewall-controller -v\", run all the time, said %v", answers)
 	}
-	d.ok("\"firewall-controller -v\", run all the while: %d runs, %d could not be executed or found", runs, len(failures))
-	d.ok("of these, ended badly by themselves: %d", crashes)
+	d.ok("\"firewall-controller -v\", run %d times: not found or not executable: %d, ended badly: %d", runs, len(failures), crashes)
 	d.ok("and it answered %s", strings.Join(answers, ", then "))
 	return nil
 }
