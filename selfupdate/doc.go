@@ -12,12 +12,14 @@
 //	}
 //	go guard(u) // u.Guard(ctx) is ErrExpired: leave
 //	for {
-//		res, err := u.Apply(ctx, httpsource.Release("v2.5.1", url))
-//		if res.RestartNeeded {
-//			os.Exit(0) // or exec: it is the caller's turn
-//		}
 //		if work() == nil {
 //			err = u.Confirm(ctx)
+//		}
+//		bounded, cancel := context.WithTimeout(ctx, 2*time.Minute) // else a stalled server holds up the work
+//		res, err := u.Apply(bounded, httpsource.Release("v2.5.1", url))
+//		cancel()
+//		if res.RestartNeeded {
+//			os.Exit(0) // or exec: it is the caller's turn
 //		}
 //	}
 //

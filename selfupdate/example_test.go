@@ -7,6 +7,8 @@ import (
 	"log"
 	"os"
 	"os/exec"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/metal-stack/selfreconcile/checksum"
@@ -17,7 +19,8 @@ import (
 // A daemon that nobody watches: a new version is on trial until it has worked. This
 // comes right after flags that only print, and before anything that can fail.
 func ExampleUpdater_Begin() {
-	ctx := context.Background()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	u, err := selfupdate.New(selfupdate.Config{
 		Current: "v2.5.0",
 		Trust:   selfupdate.UnsignedChecksum("nothing is signed yet"),
@@ -40,14 +43,19 @@ func ExampleUpdater_Begin() {
 		}
 	}()
 	reconcile := func() error { return nil } // the work
-	for ; ; time.Sleep(3 * time.Minute) {
+	for ctx.Err() == nil {
 		if err := reconcile(); err != nil {
 			log.Print(err) // no reason to leave: Guard knows when it is
-			continue
-		}
-		if err := u.Confirm(ctx); err != nil {
+		} else if err := u.Confirm(ctx); err != nil {
 			log.Print(err) // tried again with the next good round
 		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(3 * time.Minute):
+		}
+	}
+	if err := u.Stopped(context.WithoutCancel(ctx)); err != nil { // told to: that does not count
+		log.Print(err)
 	}
 }
 
@@ -93,7 +101,8 @@ func ExampleUpdater_Clear() {
 }
 
 // A daemon brings itself to the version that it is told, at the start of each
-// reconcile. A failed update never stops the working version.
+// reconcile, within a bound: a stalled server must not hold up the work for long. A
+// failed update never stops the working version.
 func ExampleUpdater_Apply() {
 	u, err := selfupdate.New(selfupdate.Config{
 		Current: "v2.5.0",
@@ -104,7 +113,7 @@ func ExampleUpdater_Apply() {
 	}
 	rel := httpsource.Release("v2.5.1", "https://images.metal-stack.io/firewall-controller/v2.5.1/firewall-controller")
 
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	res, err := u.Apply(ctx, rel)
 	switch {
