@@ -39,7 +39,9 @@ func (h *Helper) Pre(ctx context.Context) (Start, error) {
 }
 
 // Post belongs after every end of the program: it says how that start ended. An
-// orderly end does not count, at most as often as the trial has starts.
+// orderly end does not count, at most as often as the trial has starts. Without a
+// trial it is nil. An error, such as [ErrBusy] after 10 s or [ErrNoSpace], says that
+// nothing was recorded, and that start counts.
 func (h *Helper) Post(ctx context.Context, e Ending) error {
 	if h.target.quiet() {
 		return nil
@@ -53,12 +55,14 @@ type Check struct {
 	// Say [Helper.Restarted] once that is done; until then each Tick says so again.
 	Restart bool          `json:"restart"`
 	OnTrial bool          `json:"on_trial"`
-	Left    time.Duration `json:"left,omitempty"` // until the deadline
+	Left    time.Duration `json:"left,omitempty"` // until the deadline, in ns
 	Reason  string        `json:"reason,omitempty"`
 }
 
 // Tick belongs into a timer, every 30 s or so. It ends a trial whose deadline is
-// over: the program before is put back, and has to be restarted.
+// over: the program before is put back, and has to be restarted. After an error the
+// next Tick tries again: [ErrBusy] after 10 s, [ErrNoSpace], [ErrPermission],
+// [ErrDamaged] when there is nothing whole to go back to. The Check beside it holds.
 func (h *Helper) Tick(ctx context.Context) (Check, error) {
 	t := h.target
 	t.seen(timerMark)
@@ -137,7 +141,8 @@ func (t *target) endByTick(r record, candidate bool) (Check, error) {
 	return c, errors.Join(mark, err)
 }
 
-// Restarted records that the restart that [Helper.Tick] asked for was done.
+// Restarted records that the restart that [Helper.Tick] asked for was done. After an
+// error ([ErrBusy], [ErrNoSpace], [ErrPermission]) the next Tick asks for it again.
 func (h *Helper) Restarted(ctx context.Context) error { return h.target.restarted(ctx) }
 
 func (t *target) restarted(ctx context.Context) error {
@@ -165,7 +170,8 @@ type ConfirmOptions struct {
 
 // Confirm confirms the program that is on trial, as an operator or another program
 // does who has seen that it works. Without a trial it only says that the current
-// program is well.
+// program is well. Its errors are those of [ConfirmOptions] and of [Updater.Confirm],
+// and [ErrNoTarget] when no file is there: after each of them it is not confirmed.
 func (h *Helper) Confirm(ctx context.Context, opts ConfirmOptions) error {
 	t := h.target
 	if t.quiet() && opts.From.IsZero() {

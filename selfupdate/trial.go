@@ -67,7 +67,9 @@ func (tr *Trial) begun(r record) trial {
 	return t
 }
 
-// Start is what [Updater.Begin] or [Helper.Pre] found and did.
+// Start is what [Updater.Begin] or [Helper.Pre] found and did: this call itself.
+// When the helper has gone back before this process started, its Begin has nothing
+// to say: [Status.Last] and [Status.Rejected] do.
 type Start struct {
 	// Restart says that this process is not the target's program (any more): end, or
 	// exec the target, so that that one runs. Only from Begin.
@@ -75,9 +77,9 @@ type Start struct {
 
 	OnTrial    bool          `json:"on_trial"`              // what starts is on trial: Guard it, Confirm it
 	RolledBack bool          `json:"rolled_back,omitempty"` // the program before was put back
-	Version    string        `json:"version,omitempty"`     // of what starts, as it was asked for
+	Version    string        `json:"version,omitempty"`     // of what starts, as it was asked for; may be "" without a trial
 	Left       int           `json:"left"`                  // starts left after this one
-	Deadline   time.Duration `json:"deadline,omitempty"`    // for Confirm, from now
+	Deadline   time.Duration `json:"deadline,omitempty"`    // for Confirm, from now; in ns
 	Reason     string        `json:"reason,omitempty"`      // for people: why something was done
 }
 
@@ -98,7 +100,8 @@ type session struct {
 //
 // It waits at most 10 s for a lock. An error is no reason not to go on: the Start
 // beside it is right. Begin does nothing when this process is not the file at
-// the target (a probe, a copy). Without a trial it reads one small file.
+// the target (a probe, a copy). Without a trial it reads one small file. Without
+// [Config.Trial] it is an error, which has no sentinel and no [Class].
 func (u *Updater) Begin(ctx context.Context) (Start, error) {
 	if u.cfg.Trial == nil {
 		return Start{}, errors.New("Begin needs Config.Trial")
@@ -133,9 +136,13 @@ func (u *Updater) Begin(ctx context.Context) (Start, error) {
 // isTarget reports whether this process runs the file that is at the target now.
 func (u *Updater) isTarget() bool { return u.own && u.running != nil && !u.stale() }
 
-// Guard blocks until the trial of this process is over: nil when it is confirmed
-// or was none, [ErrExpired] at the deadline, which is then recorded: leave, so that
-// the program before can come back. It never ends the process itself.
+// Guard blocks until the trial of this process is over: nil when it is confirmed,
+// and at once when there is none or [Updater.Begin] was not called before;
+// [ErrExpired] at the deadline: leave, so that the program before can come back;
+// ctx.Err() when ctx ends first. It never ends the process itself.
+//
+// The end is recorded; where it can't be (a full disk) that is logged, and ErrExpired
+// all the same: the next start can't be counted, and goes back too.
 func (u *Updater) Guard(ctx context.Context) error {
 	u.session.mu.Lock()
 	id, until, confirmed := u.session.id, u.session.until, u.session.confirmed
@@ -180,7 +187,14 @@ func (u *Updater) Guard(ctx context.Context) error {
 
 // Confirm says that this program works. Call it at the end of every good round of
 // work: without a trial it reads one small file and writes nothing. After nil
-// nothing goes back by itself. [ErrExpired] says that it came too late.
+// nothing goes back by itself. In a process that is not the file at the target (a
+// copy, or one whose file was replaced since) and on no trial it is nil and does nothing.
+//
+// [ErrExpired] says that it came too late. After any other error it is not confirmed:
+// call it again. [ErrBusy], after 10 s, says that another process holds the record;
+// [ErrNoSpace] and [ErrPermission] that it can't be written; [ErrNotRunning] is for
+// the Updater of another program, as in [ConfirmOptions]. Without [Config.Trial]
+// it is an error, which has no sentinel and no [Class].
 //
 // It also tells the record that the environment is well, which decides what to
 // think of a version that failed before: see docs/design.md.
@@ -237,7 +251,8 @@ func (s *session) over() {
 
 // Stopped says that this process ends because it was told to, so that the start
 // does not count against it: for programs without [Helper.Post]. At most Starts
-// of them are taken back in one trial.
+// of them are taken back in one trial. Outside of a trial it is nil and does nothing.
+// An error says that the start still counts.
 func (u *Updater) Stopped(ctx context.Context) error {
 	u.session.mu.Lock()
 	id := u.session.id
