@@ -38,7 +38,7 @@ func (e *env) confirmCommand() *command {
 			return err
 		}
 		if err := h.Confirm(ctx, opts); err != nil {
-			return operate.Explain(err, e.target, from)
+			return operate.ExplainConfirm(err, e.target, from)
 		}
 		tr := before.Trial
 		switch {

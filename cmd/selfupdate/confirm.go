@@ -60,7 +60,7 @@ func confirm(ctx context.Context, e *env, opts selfupdate.ConfirmOptions, from s
 		return err
 	}
 	if err := h.Confirm(ctx, opts); err != nil {
-		return operate.Explain(err, e.target, from)
+		return operate.ExplainConfirm(err, e.target, from)
 	}
 	after, err := selfupdate.ReadStatus(e.target, nil)
 	if err != nil {

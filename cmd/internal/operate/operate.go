@@ -101,6 +101,17 @@ func Explain(err error, target, from string) error {
 	return notRunning(*st.Trial)
 }
 
+// ExplainConfirm is [Explain] for a confirmation, which may also come before a
+// restart that is due: then what runs is not what it would be about.
+func ExplainConfirm(err error, target, from string) error {
+	if errors.Is(err, selfupdate.ErrBusy) {
+		if st, serr := selfupdate.ReadStatus(target, nil); serr == nil && st.PendingRestart {
+			return &refusal{"the service was not restarted since the file at the target was changed, so what runs may be another program: restart it first, or --force"}
+		}
+	}
+	return Explain(err, target, from)
+}
+
 func notRunning(tr selfupdate.TrialStatus) error {
 	name, start := Name(tr.Candidate), fmt.Sprintf("start %d of %d", tr.Started, tr.Max)
 	switch n := len(tr.Failures); {
