@@ -145,11 +145,13 @@ func TestStepFailed(t *testing.T) {
 	var out bytes.Buffer
 	d := newDemo(t.TempDir(), &out)
 	d.service = &service{screen: d.screen, runs: []process{{pid: 7}}}
+	d.service.line(`time=w level=WARN msg="the last words" event=Updated`)
 	d.service.line(`time=x level=WARN msg="the last words" event=Updated`)
 	err := d.step(t.Context(), 4, step{"Something", func(context.Context) error { return errors.New("it is not there") }})
 	require.ErrorContains(t, err, "step 4 (Something) did not happen")
 	assert.Contains(t, out.String(), "✗ step 4 did not happen: it is not there")
 	assert.Contains(t, out.String(), `    time=x level=WARN msg="the last words"`)
+	assert.NotContains(t, out.String(), "time=w", "the same again")
 	require.NoError(t, d.step(t.Context(), 4, step{"Something", func(context.Context) error { return nil }}), "the control")
 }
 

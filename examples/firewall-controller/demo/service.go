@@ -33,7 +33,7 @@ type service struct {
 
 	mu    sync.Mutex
 	runs  []process
-	lines []string // the last ones of all runs
+	lines []string // the last ones of all runs, what is repeated once
 }
 
 // process is one run of the program.
@@ -195,6 +195,8 @@ func (v *service) post(e selfupdate.Ending) {
 // countdown is what changes each time that the same thing is said.
 var countdown = regexp.MustCompile(`next try in \S+`)
 
+var stamp = regexp.MustCompile(`^time=\S+ `)
+
 var logLine = regexp.MustCompile(`^time=\S+ level=(\S+) msg=("(?:[^"\\]|\\.)*"|\S*) ?(.*)$`)
 
 // line takes a line of the program's log and shows it, each kind once a process.
@@ -208,6 +210,9 @@ func (v *service) line(raw string) {
 		text = strings.TrimSpace(strings.TrimPrefix(m[1]+" ", "INFO ") + msg + " " + m[3])
 	}
 	v.mu.Lock()
+	if n := len(v.lines); n > 0 && stamp.ReplaceAllString(v.lines[n-1], "") == stamp.ReplaceAllString(raw, "") {
+		v.lines = v.lines[:n-1] // the same again: the newest is enough
+	}
 	v.lines = append(v.lines, raw)
 	v.lines = v.lines[max(0, len(v.lines)-tailLines):]
 	p := &v.runs[len(v.runs)-1]

@@ -141,7 +141,7 @@ func (d *demo) unhealthy(ctx context.Context) error {
 		}
 		d.ok("try %d: pid %d never reached its API and left; pid %d is %s again", try, candidate.pid, old, v1)
 		if try == 1 {
-			if err := d.says(ctx, firewall.UpdateHeldBack, old, "not before the program that came back has confirmed itself"); err != nil {
+			if err := d.says(ctx, firewall.UpdateHeldBack, old, "until the program that came back has confirmed itself"); err != nil {
 				return err
 			}
 			d.ok("it might be the network: %s is tried once more when %s has shown that it is well here", v2, v1)
