@@ -136,8 +136,17 @@ func (t *target) endByTick(r record, candidate bool) (Check, error) {
 	if now, err := t.read(); err == nil && now.Phase == phaseTrial {
 		r = now
 	}
+	if !r.Trial.Expired { // a full disk: going back makes room, and then it is recorded
+		r.Trial.expire()
+	}
 	c := Check{Restart: candidate, Reason: r.Trial.Reason}
 	err := t.leave(r)
+	if mark != nil && err == nil {
+		mark = t.change(func(r *record) error {
+			r.PendingRestart = candidate
+			return nil
+		})
+	}
 	return c, errors.Join(mark, err)
 }
 

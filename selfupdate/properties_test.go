@@ -694,7 +694,8 @@ func (w *world) replace(name string) {
 	require.NoError(w.t, w.sys.rename(tmp, w.path))
 }
 
-// spoilSlot flips a bit of a slot whose file is not the one that runs.
+// spoilSlot flips a bit of a slot whose file is not the one that runs, nor would
+// after a power cut.
 func (w *world) spoilSlot(s step) {
 	t := w.guard().target
 	names, err := w.sys.readDir(t.slots)
@@ -702,7 +703,8 @@ func (w *world) spoilSlot(s step) {
 		return
 	}
 	names = slices.DeleteFunc(names, func(n string) bool {
-		return len(n) != 64 || t.same(filepath.Join(t.slots, n), t.target)
+		slot := filepath.Join(t.slots, n)
+		return len(n) != 64 || t.same(slot, t.target) || w.lossy.now[slot] == w.lossy.durable[t.target]
 	})
 	if len(names) == 0 {
 		return

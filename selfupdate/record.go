@@ -180,8 +180,13 @@ func (r *record) reject(j rejection) {
 
 func (r *record) noWayBack(j rejection) {
 	if j.Verdict == verdictGuilty || j.Verdict == verdictManual {
-		r.Good = slices.DeleteFunc(slices.Clone(r.Good), func(e entry) bool { return e.SHA256.Equal(j.SHA256) })
+		r.forget(j.SHA256)
 	}
+}
+
+// forget makes a program no way back any more.
+func (r *record) forget(d checksum.Digest) {
+	r.Good = slices.DeleteFunc(slices.Clone(r.Good), func(e entry) bool { return e.SHA256.Equal(d) })
 }
 
 // succeed makes e current and the one before it the newest of the good ones.

@@ -134,7 +134,7 @@ func (t *target) goBackOne(ctx context.Context, opts RollbackOptions, class, id 
 	case isErr(err, ErrNoSpace):
 		err = t.goBackFull(intent, left, fallback)
 	case err == nil:
-		err = t.goBack(fallback.SHA256)
+		err = t.goBack(fallback.SHA256, nil)
 	}
 	if err != nil {
 		err = t.backAborted(err, r)
@@ -215,7 +215,7 @@ func (t *target) goBackFull(intent func(*record) error, left, fallback entry) er
 	}
 	err = t.change(intent)
 	if err == nil {
-		err = t.recordBack(fallback.SHA256, st)
+		err = t.recordBack(fallback.SHA256, st, nil)
 	}
 	return failedIn(Restored, "record", t.record(), err)
 }

@@ -169,7 +169,7 @@ func (t *target) finish(r record) error {
 func (t *target) leave(r record) error {
 	fallback, err := t.wayBack(r)
 	if err == nil {
-		err = t.goBack(fallback)
+		err = t.goBack(fallback, r.Trial)
 	}
 	if isErr(err, ErrDamaged) {
 		t.log.Warn("there is no way back: keeping what is there", "path", t.target, "error", err)
@@ -247,6 +247,9 @@ func (t *target) adopt(r *record) error {
 	}
 	if r.missing = there.SHA256.IsZero(); r.missing { // the record keeps its word for a way back
 		r.Phase = phaseStable
+		if r.Current == nil && len(r.Good) == 0 { // it has none: then what is left must not be swept
+			r.Good = t.salvage(checksum.Digest{}, r.damaged)
+		}
 		return nil
 	}
 	switch {

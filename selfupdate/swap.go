@@ -308,7 +308,7 @@ func (t *target) makeRoom() bool {
 	ok := false
 	for _, e := range r.Good {
 		if r.Trial.candidateIs(e.SHA256) || r.Trial.Fallback.Equal(e.SHA256) {
-			continue
+			continue // good once, and needed now
 		}
 		ok = t.sys.remove(t.slot(e.SHA256)) == nil || ok
 	}
@@ -316,15 +316,16 @@ func (t *target) makeRoom() bool {
 }
 
 // goBack puts the fallback in the place of the candidate that the record names,
-// and records that. The record's lock is held and the record says what is to happen.
-func (t *target) goBack(fallback checksum.Digest) error {
+// and records that. The record's lock is held and the record says what is to happen,
+// unless that is what over says, for which there was no room.
+func (t *target) goBack(fallback checksum.Digest, over *trial) error {
 	st, err := t.restore(fallback)
 	if err != nil {
 		return err
 	}
-	err = t.recordBack(fallback, st)
+	err = t.recordBack(fallback, st, over)
 	if isErr(err, ErrNoSpace) && t.dropCandidate(fallback) {
-		err = t.recordBack(fallback, st)
+		err = t.recordBack(fallback, st, over)
 	}
 	return failedIn(Restored, "record", t.record(), err)
 }
@@ -363,12 +364,15 @@ func (t *target) swapBack(fallback checksum.Digest) (*stamp, error) {
 
 // recordBack records that the target is the fallback again, and what that says
 // about the candidate.
-func (t *target) recordBack(fallback checksum.Digest, st *stamp) error {
+func (t *target) recordBack(fallback checksum.Digest, st *stamp, over *trial) error {
 	return t.change(func(r *record) error {
 		if r.Trial == nil {
 			return nil
 		}
 		tr := *r.Trial
+		if over != nil && over.ID == tr.ID && over.Expired {
+			tr = *over
+		}
 		tr.close(t.sys.boot())
 		if fallback.Equal(tr.Candidate.SHA256) {
 			return fmt.Errorf("%w: candidate and fallback are the same", ErrDamaged)
@@ -383,6 +387,8 @@ func (t *target) recordBack(fallback checksum.Digest, st *stamp) error {
 		reason := tr.Reason
 		if !tr.Keep {
 			reason = t.judge(r, tr)
+		} else if _, err := t.sys.lstat(t.slot(tr.Candidate.SHA256)); errors.Is(err, fs.ErrNotExist) { // its room was needed
+			r.forget(tr.Candidate.SHA256)
 		}
 		t.event(r, outcomeRolledBack, reason)
 		return nil

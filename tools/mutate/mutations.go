@@ -73,11 +73,11 @@ var mutations = []mutation{
 
 	{"M-revert-no-dirsync", "swap.go", one(`return st, failedIn(Restored, "make the swap durable", t.dir, t.sys.syncDir(t.dir))`, `return st, nil`), "TestLostWrites$/rollback"},
 
-	{"M-quarantine-late", "swap.go", []edit{{`func (t *target) recordBack(fallback checksum.Digest, st *stamp) error {
+	{"M-quarantine-late", "swap.go", []edit{{`func (t *target) recordBack(fallback checksum.Digest, st *stamp, over *trial) error {
 	return t.change(func(r *record) error {
-`, `func (t *target) recordBack(fallback checksum.Digest, st *stamp) error {
+`, `func (t *target) recordBack(fallback checksum.Digest, st *stamp, over *trial) error {
 	var late *trial
-	if err := t.recordBackOnly(fallback, st, &late); err != nil || late == nil {
+	if err := t.recordBackOnly(fallback, st, over, &late); err != nil || late == nil {
 		return err
 	}
 	return t.change(func(r *record) error {
@@ -86,7 +86,7 @@ var mutations = []mutation{
 	})
 }
 
-func (t *target) recordBackOnly(fallback checksum.Digest, st *stamp, late **trial) error {
+func (t *target) recordBackOnly(fallback checksum.Digest, st *stamp, over *trial, late **trial) error {
 	return t.change(func(r *record) error {
 `}, {`reason = t.judge(r, tr)`, `*late = &tr`}}, "TestLostWrites$/rollback"},
 
