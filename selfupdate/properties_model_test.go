@@ -554,7 +554,7 @@ func (p *pair) perform(e act) {
 			assert.False(p.t, p.abs.trial, "Confirm said nil")
 		}
 	case "confirm outside":
-		err = p.helper().Confirm(ctx)
+		err = p.helper().Confirm(ctx, ConfirmOptions{Force: true})
 	case "guard":
 		if err = p.proc.Guard(ctx); errors.Is(err, ErrExpired) {
 			p.proc = nil
@@ -563,6 +563,8 @@ func (p *pair) perform(e act) {
 		err = p.tick(e)
 	case "rollback":
 		_, err = p.process().Rollback(ctx, RollbackOptions{Reason: "by hand", KeepAllowed: e.n%2 == 1})
+		p.full = false
+		err = errors.Join(err, p.helper().Restarted(ctx)) // the operator sees to that, not the next tick
 	case "clear":
 		opts := ClearOptions{All: e.n%2 == 0}
 		if !opts.All {
@@ -817,7 +819,7 @@ func TestSwitchUndone(t *testing.T) {
 // stays and can be gone back to.
 func TestNothingLeftButSlots(t *testing.T) {
 	m := trialMachine(t)
-	require.NoError(t, m.helper().Confirm(t.Context()))
+	require.NoError(t, m.helper().Confirm(t.Context(), ConfirmOptions{Force: true}))
 	tg := m.helper().target
 	require.NoError(t, os.WriteFile(tg.record(), []byte("damaged"), 0o600))
 	require.NoError(t, os.Remove(m.path))
