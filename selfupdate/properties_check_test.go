@@ -181,7 +181,7 @@ func (w *world) since() {
 	r, err := w.read()
 	at := w.at()
 	defer func() { w.before, w.was = r, at }()
-	if at != "" {
+	if at != "" && w.lossy.durable[w.guard().target.target] != nil { // put back, and not by a start that was killed half-way
 		w.gone = false
 	}
 	if err != nil {

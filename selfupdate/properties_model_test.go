@@ -51,6 +51,8 @@ type abstract struct {
 	sentences map[string]sentence
 
 	at, way string
+	spare   string // kept to be tried again
+	full    bool   // the disk is, during this action
 
 	run  string // the program that runs, "" when none does
 	sess int    // the trial that its Begin saw, 0 for none
@@ -90,6 +92,7 @@ type act struct {
 
 func (a abstract) next(e act) abstract {
 	a.good, a.failures, a.sentences = slices.Clone(a.good), slices.Clone(a.failures), maps.Clone(a.sentences)
+	a.full = e.full
 	switch e.do {
 	case "apply":
 		a.apply(program(e.n), e.full)
@@ -150,6 +153,9 @@ func (a *abstract) apply(v string, full bool) {
 	a.started, a.refunds, a.expired, a.running, a.mark, a.failures = 0, 0, false, false, false, nil
 	a.since = a.now
 	a.at, a.way = v, a.cur
+	if a.spare == v {
+		a.spare = ""
+	}
 }
 
 func (a *abstract) over() bool { return a.expired || a.started >= modelStarts }
@@ -184,7 +190,7 @@ func (a *abstract) begin(full bool) {
 		a.back()
 	case a.at == a.fb: // the program before runs: nothing is rejected
 		if !full {
-			a.trial = false
+			a.trial, a.spare = false, a.cand
 		}
 	case full:
 		a.retreat()
@@ -237,16 +243,28 @@ func (a *abstract) back() {
 	}
 	a.reject(a.cand, verdict)
 	a.trial = false
+	if a.full {
+		a.lose(a.cand)
+	}
+}
+
+func (a *abstract) lose(v string) {
+	a.forget(v)
+	if a.spare == v {
+		a.spare = ""
+	}
 }
 
 func (a *abstract) reject(v, verdict string) {
 	old := a.sentences[v]
 	s := sentence{verdict: verdict, tries: old.tries, counted: old.counted}
+	a.sentences[v] = s
 	if verdict == verdictPending {
 		s.since = a.now
+		a.sentences[v], a.spare = s, v
+		return
 	}
-	a.sentences[v] = s
-	a.forget(v)
+	a.lose(v)
 }
 
 func (a *abstract) forget(v string) {
@@ -257,33 +275,38 @@ func (a *abstract) forget(v string) {
 // whether it returns nil.
 func (a *abstract) confirm(id int, full bool) bool {
 	switch {
-	case full && !(a.trial && slices.ContainsFunc(a.good, func(g string) bool { return g != a.cand })):
+	case full && !(a.trial && (a.spare != "" && !a.needs(a.spare) || slices.ContainsFunc(a.good, func(g string) bool { return !a.needs(g) }))):
 		return !a.trial && !a.pending()
 	case !a.trial:
 		a.resolve()
 		return true
 	case a.at == a.cand && (a.expired || id != 0 && id != a.id):
 		return false
-	case full:
-		a.good = nil // they make room for it
+	case full && a.spare != "" && !a.needs(a.spare):
+		a.lose(a.spare)
+	case full: // they make room for it
+		a.good = slices.DeleteFunc(a.good, func(g string) bool { return !a.needs(g) })
 	}
 	if a.at == a.fb { // left over by a full disk
 		if a.over() {
 			a.back()
 			a.resolve()
+			return true
 		}
-		a.trial = false
+		a.trial, a.spare = false, a.cand
 		return true
 	}
 	a.good = slices.DeleteFunc(append([]string{a.cur}, a.good...), func(g string) bool { return g == a.cand })
 	a.good = a.good[:min(len(a.good), 2)]
-	a.cur, a.trial = a.cand, false
+	a.cur, a.trial, a.spare = a.cand, false, ""
 	if a.sentences[a.cur].verdict == verdictInconclusive {
 		delete(a.sentences, a.cur)
 	}
 	a.resolve()
 	return true
 }
+
+func (a *abstract) needs(v string) bool { return v == a.cur || a.trial && (v == a.cand || v == a.fb) }
 
 func (a *abstract) pending() bool {
 	for _, s := range a.sentences {
@@ -305,10 +328,15 @@ func (a *abstract) resolve() {
 			s.counted++
 		}
 		s.verdict, s.since = verdictInconclusive, instant{}
+		a.sentences[v] = s
 		if s.counted >= 2 {
 			s.verdict = verdictGuilty
+			a.sentences[v] = s
+			a.forget(v)
 		}
-		a.sentences[v] = s
+		if s.bars() && a.spare == v {
+			a.spare = ""
+		}
 	}
 }
 
@@ -347,8 +375,10 @@ func (a *abstract) tick(full bool) {
 		return
 	case a.now.mono-a.since.mono < modelDeadline:
 		return
-	case !a.running && !here: // never started, which is not its fault
-		a.trial = full
+	case !here: // it does not run, or no more, which is not its fault
+		if !full {
+			a.trial, a.spare = false, a.cand
+		}
 		return
 	}
 	if !a.expired {
@@ -362,16 +392,23 @@ func (a *abstract) tick(full bool) {
 
 // rollback goes back by hand: from the candidate, or else one program further.
 func (a *abstract) rollback(keep, full bool) {
-	if a.trial && a.expired {
+	if a.trial && a.expired { // it is on its way back already: that is this one
 		a.back()
+		if keep {
+			delete(a.sentences, a.cand)
+			return
+		}
+		a.reject(a.cand, verdictManual)
+		return
 	}
 	left, to := a.cand, a.fb
 	if !a.trial {
-		if len(a.good) == 0 || full && a.way != a.good[0] {
+		i := slices.IndexFunc(a.good, func(g string) bool { return !a.sentences[g].bars() })
+		if i < 0 || full && a.way != a.good[i] {
 			return
 		}
-		left, to = a.cur, a.good[0]
-		a.good = a.good[1:]
+		left, to = a.cur, a.good[i]
+		a.good = slices.Clone(a.good[i+1:])
 		a.cur = to
 	}
 	if a.at != to {
@@ -385,7 +422,7 @@ func (a *abstract) rollback(keep, full bool) {
 	case !keep:
 		a.reject(left, verdictManual)
 	case full: // its room was needed
-		a.forget(left)
+		a.lose(left)
 	}
 }
 
@@ -402,7 +439,7 @@ func (a *abstract) clear(n int, full bool) {
 
 // ended is what Post and Stopped say of an end.
 func (a *abstract) ended(e Ending, full bool) {
-	if full || !a.trial || !a.running || a.expired {
+	if full || !a.trial || !a.running || a.expired || a.at != a.cand {
 		return
 	}
 	class := classCrash
@@ -432,8 +469,8 @@ func (a abstract) visible() string {
 	for v, s := range a.sentences {
 		held[v] = fmt.Sprintf("%s, %d tries, bars: %v", s.verdict, s.tries, s.bars())
 	}
-	return fmt.Sprintf("trial %v: current %s, good %v, candidate %s, fallback %s, %d started, %d taken back, expired %v; rejected %v; at the target %s, way back %s; running %q",
-		a.trial, a.cur, a.good, a.cand, a.fb, a.started, a.refunds, a.expired, held, a.at, a.way, a.run)
+	return fmt.Sprintf("spare %q, trial %v: current %s, good %v, candidate %s, fallback %s, %d started, %d taken back, expired %v; rejected %v; at the target %s, way back %s; running %q",
+		a.spare, a.trial, a.cur, a.good, a.cand, a.fb, a.started, a.refunds, a.expired, held, a.at, a.way, a.run)
 }
 
 // rapidTB is a *rapid.T for what wants a testing.TB.
@@ -617,6 +654,9 @@ func (p *pair) seen() abstract {
 	}
 	for _, e := range r.Good {
 		a.good = append(a.good, castName(e.SHA256))
+	}
+	if r.Spare != nil {
+		a.spare = castName(r.Spare.SHA256)
 	}
 	if tr := r.Trial; tr != nil {
 		a.trial, a.cand, a.fb = true, castName(tr.Candidate.SHA256), castName(tr.Fallback)

@@ -189,6 +189,19 @@ func (r *record) forget(d checksum.Digest) {
 	r.Good = slices.DeleteFunc(slices.Clone(r.Good), func(e entry) bool { return e.SHA256.Equal(d) })
 }
 
+// lose forgets the program d, whose slot is gone.
+func (r *record) lose(d checksum.Digest) {
+	r.forget(d)
+	if r.Spare != nil && r.Spare.SHA256.Equal(d) {
+		r.Spare = nil
+	}
+}
+
+// needs reports whether d is current, or part of the trial.
+func (r *record) needs(d checksum.Digest) bool {
+	return r.Current != nil && r.Current.SHA256.Equal(d) || r.Trial != nil && (r.Trial.candidateIs(d) || r.Trial.Fallback.Equal(d))
+}
+
 // succeed makes e current and the one before it the newest of the good ones.
 func (r *record) succeed(e entry) {
 	good := r.Good

@@ -103,7 +103,7 @@ func (t *target) goBackOne(ctx context.Context, opts RollbackOptions, class, id 
 		return left, fallback, failed("record", t.record(), ErrChanged)
 	}
 	if tr := before.Trial; id == "" && !onTrial && tr != nil && tr.Expired && r.Current != nil && !tr.candidateIs(r.Current.SHA256) {
-		return tr.Candidate, *r.Current, t.change(func(r *record) error { return t.leftAlready(r, tr.Candidate, opts, service) })
+		return tr.Candidate, *r.Current, t.changeInRoom(func(r *record) error { return t.leftAlready(r, tr.Candidate, opts, service) })
 	}
 	if r.missing && !onTrial && len(r.Good) == 0 && r.Current != nil {
 		_, err := t.putBack(r)

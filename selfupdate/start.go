@@ -383,11 +383,9 @@ func (t *target) confirm(ctx context.Context, id string, mine func() bool, outsi
 		}
 		return false, nil
 	}
-	full := false
+	forget := func(*record) {}
 	change := func(r *record) error {
-		if full {
-			r.Good = nil // their room is what this is written in
-		}
+		forget(r)
 		if err := t.mayConfirm(r, outside); err != nil {
 			return err
 		}
@@ -411,9 +409,11 @@ func (t *target) confirm(ctx context.Context, id string, mine func() bool, outsi
 		}
 		return nil
 	}
-	if err = t.change(change); isErr(err, ErrNoSpace) && t.makeRoom() {
-		full = true
-		err = t.change(change)
+	if err = t.change(change); isErr(err, ErrNoSpace) {
+		if gone := t.makeRoom(); gone != nil {
+			forget = gone
+			err = t.change(change)
+		}
 	}
 	if err == nil && !changed {
 		err = t.settled()

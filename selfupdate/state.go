@@ -100,13 +100,16 @@ func (t *target) change(change func(r *record) error) error {
 // to be tried again.
 func (t *target) changeInRoom(change func(r *record) error) error {
 	err := t.change(change)
-	r, rerr := t.read()
-	if !isErr(err, ErrNoSpace) || rerr != nil || r.Spare == nil || t.sys.remove(t.slot(r.Spare.SHA256)) != nil {
+	if !isErr(err, ErrNoSpace) {
 		return err
 	}
-	return t.change(func(r *record) error {
-		r.Spare = nil
-		return change(r)
+	r, rerr := t.read()
+	if rerr != nil || !t.spareRoom(r) {
+		return err
+	}
+	return t.change(func(now *record) error {
+		now.lose(r.Spare.SHA256)
+		return change(now)
 	})
 }
 

@@ -262,14 +262,12 @@ func (t *target) drop(d checksum.Digest, r record) error {
 // make it undone: the record says enough for the next run to finish it.
 func (t *target) complete(ctx context.Context, st *stamp) error {
 	ctx = context.WithoutCancel(ctx)
-	done := func(forgetGood bool) error {
+	done := func(forget func(*record)) error {
 		return t.update(ctx, func(r *record) error {
 			if r.Trial == nil {
 				return nil
 			}
-			if forgetGood {
-				r.Good = nil
-			}
+			forget(r)
 			c := r.Trial.Candidate
 			c.Stat = st
 			r.succeed(c)
@@ -277,9 +275,11 @@ func (t *target) complete(ctx context.Context, st *stamp) error {
 			return nil
 		})
 	}
-	err := done(false)
-	if isErr(err, ErrNoSpace) && t.makeRoom() {
-		err = done(true)
+	err := done(func(*record) {})
+	if isErr(err, ErrNoSpace) {
+		if forget := t.makeRoom(); forget != nil {
+			err = done(forget)
+		}
 	}
 	if err != nil {
 		t.log.Warn("the update is done, but recording that has to wait for the next run", "error", err)
@@ -295,24 +295,36 @@ func (t *target) complete(ctx context.Context, st *stamp) error {
 	return nil
 }
 
-// makeRoom removes the older of the good programs from a full disk, which the
-// record that is to be written forgets.
-func (t *target) makeRoom() bool {
+// makeRoom removes from a full disk what a trial can do without: the program that is
+// kept to be tried again, else the older of the good ones. The record that is to be
+// written has to forget them; nil: there was none.
+func (t *target) makeRoom() (forget func(*record)) {
 	r, err := t.read()
 	if err != nil || r.Phase != phaseTrial {
-		return false
+		return nil
 	}
-	if s := r.Spare; s != nil && !r.Trial.candidateIs(s.SHA256) && t.sys.remove(t.slot(s.SHA256)) == nil {
-		return true
+	if s := r.Spare; s != nil && t.spareRoom(r) {
+		return func(r *record) { r.lose(s.SHA256) }
 	}
-	ok := false
+	var gone []checksum.Digest
 	for _, e := range r.Good {
-		if r.Trial.candidateIs(e.SHA256) || r.Trial.Fallback.Equal(e.SHA256) {
-			continue // good once, and needed now
+		if !r.needs(e.SHA256) && t.sys.remove(t.slot(e.SHA256)) == nil {
+			gone = append(gone, e.SHA256)
 		}
-		ok = t.sys.remove(t.slot(e.SHA256)) == nil || ok
 	}
-	return ok
+	if gone == nil {
+		return nil
+	}
+	return func(r *record) {
+		for _, d := range gone {
+			r.lose(d)
+		}
+	}
+}
+
+// spareRoom removes the spare, if that frees anything.
+func (t *target) spareRoom(r record) bool {
+	return r.Spare != nil && !r.needs(r.Spare.SHA256) && t.sys.remove(t.slot(r.Spare.SHA256)) == nil
 }
 
 // goBack puts the fallback in the place of the candidate that the record names,
@@ -387,8 +399,9 @@ func (t *target) recordBack(fallback checksum.Digest, st *stamp, over *trial) er
 		reason := tr.Reason
 		if !tr.Keep {
 			reason = t.judge(r, tr)
-		} else if _, err := t.sys.lstat(t.slot(tr.Candidate.SHA256)); errors.Is(err, fs.ErrNotExist) { // its room was needed
-			r.forget(tr.Candidate.SHA256)
+		}
+		if _, err := t.sys.lstat(t.slot(tr.Candidate.SHA256)); errors.Is(err, fs.ErrNotExist) { // its room was needed
+			r.lose(tr.Candidate.SHA256)
 		}
 		t.event(r, outcomeRolledBack, reason)
 		return nil
