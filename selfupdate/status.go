@@ -245,7 +245,7 @@ func (st Status) yaml(rc Reconcile) []byte {
 	line("", "target", st.Target)
 	line("", "phase", st.Phase)
 	if st.Missing {
-		line("", "missing", "no file is at the target; selfupdate rollback puts the previous one there")
+		line("", "missing", "no file is at the target; its next start, or selfupdate-guard pre, puts it back; selfupdate rollback the one before")
 	}
 	actual, last := st.Current, (*Program)(nil)
 	if len(st.Previous) > 0 {
@@ -271,7 +271,7 @@ func (st Status) yaml(rc Reconcile) []byte {
 		line("  ", "deadline", tr.Deadline.String())
 		line("  ", "failures", strings.Join(tr.Failures, "; "))
 		line("  ", "expired", tr.Reason)
-		line("  ", "rollback", "selfupdate-guard rollback --target "+st.Target)
+		line("  ", "rollback", "selfupdate-guard rollback --target "+st.Target+" --from "+tr.Candidate.SHA256.String())
 	}
 	if !rc.At.IsZero() {
 		line("", "lastreconcile", rc.At.UTC().Format(time.RFC3339))
