@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -32,10 +33,22 @@ func newDisk(t *testing.T, mkfs []string, options string) *disk {
 	return d
 }
 
+// mount mounts what is in the image. A mount namespace that somebody is just making
+// has every mount too, and keeps the one that was cut alive for a moment: a mount of
+// the same image then yields that one, on which nothing works.
 func (d *disk) mount(t *testing.T) {
 	t.Helper()
-	command(t, "mount", "-o", d.options, d.image, d.dir)
-	require.NoError(t, os.Chmod(d.dir, 0o755))
+	for range 100 {
+		command(t, "mount", "-o", d.options, d.image, d.dir)
+		err := os.Chmod(d.dir, 0o755)
+		if !errors.Is(err, unix.EIO) {
+			require.NoError(t, err)
+			return
+		}
+		require.NoError(t, unix.Unmount(d.dir, 0))
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Fatal("the file system that was cut is still mounted somewhere")
 }
 
 // cut takes the power away: what was not flushed is gone, the journal's tail too.
