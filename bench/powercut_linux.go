@@ -428,7 +428,17 @@ func (m mounted) make() error {
 }
 
 func (m mounted) mount() error {
-	return errors.Join(runTool("mount", "-o", m.Options, m.image, m.dir), os.Chmod(m.dir, 0o755))
+	// A mount namespace that somebody is just making keeps the one that was cut alive
+	// for a moment: a mount of the same image then yields that one.
+	err := error(nil)
+	for range 100 {
+		if err = errors.Join(runTool("mount", "-o", m.Options, m.image, m.dir), os.Chmod(m.dir, 0o755)); !errors.Is(err, unix.EIO) {
+			return err
+		}
+		err = errors.Join(err, unix.Unmount(m.dir, 0))
+		time.Sleep(100 * time.Millisecond)
+	}
+	return err
 }
 
 func runTool(name string, args ...string) error {
