@@ -261,7 +261,10 @@ func (a *abstract) reject(v, verdict string) {
 	a.sentences[v] = s
 	if verdict == verdictPending {
 		s.since = a.now
-		a.sentences[v], a.spare = s, v
+		a.sentences[v] = s
+		if !a.full { // else its room was needed
+			a.spare = v
+		}
 		return
 	}
 	a.lose(v)
