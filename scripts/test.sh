@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # Every test of every module. The modules are downloaded first; then the tests run
-# in a network namespace that has only a loopback, and in a mount namespace from
-# which nothing that they mount can leak. Both need root; without it they run as
-# they are.
+# in a network namespace that has only a loopback, and each package in a mount
+# namespace of its own: what one mounts, no container that another boots can hold.
+# Both need root; without it they run as they are.
 . "$(dirname "$0")/lib.sh"
 : "${TESTFLAGS:=-race -timeout=20m}"
 
+apart=()
 run_all() {
 	local failed=() m
 	for m in "$@"; do
 		say "go test $TESTFLAGS ./... in $m"
 		# shellcheck disable=SC2086 # the flags are a list
-		(cd "$m" && go test $TESTFLAGS ./...) || failed+=("$m")
+		(cd "$m" && go test "${apart[@]}" $TESTFLAGS ./...) || failed+=("$m")
 	done
 	[[ ${#failed[@]} -eq 0 ]] || die "tests failed in: ${failed[*]}"
 }
@@ -20,6 +21,7 @@ if [[ ${1-} == --inside ]]; then
 	shift
 	ip link set lo up
 	export GOPROXY=off
+	apart=(-exec "unshare --mount --propagation private")
 	run_all "$@"
 	exit
 fi

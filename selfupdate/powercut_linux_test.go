@@ -33,9 +33,10 @@ func newDisk(t *testing.T, mkfs []string, options string) *disk {
 	return d
 }
 
-// mount mounts what is in the image. A mount namespace that somebody is just making
-// has every mount too, and keeps the one that was cut alive for a moment: a mount of
-// the same image then yields that one, on which nothing works.
+// mount mounts what is in the image. A mount namespace that somebody makes meanwhile
+// has every mount of this one too, and keeps the one that was cut alive: a mount of the
+// same image then yields that one, on which nothing works. scripts/test.sh therefore
+// gives each package a namespace of its own; here a short one is waited for.
 func (d *disk) mount(t *testing.T) {
 	t.Helper()
 	for range 100 {
