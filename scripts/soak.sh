@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# First the long forms of the fault tests, whatever they take (half an hour on two
-# cores): every system call, every power cut, every full disk. Then all tests again and
-# again, each time in another order, until SOAK is over or one fails. That finds what
-# one run has luck with: races, leftovers, clocks.
+# First the long forms of the fault tests, whatever they take (an hour and a half on
+# two cores): every system call, every power cut, every full disk, the fleet. Then all
+# tests again and again, each time in another order, until SOAK is over or one fails.
+# That finds what one run has luck with: races, leftovers, clocks.
 . "$(dirname "$0")/lib.sh"
 : "${SOAK:=30m}"
 
@@ -14,15 +14,32 @@ case $SOAK in
 esac
 scripts/prerequisites.sh
 say "the long forms of the fault tests"
-# What takes longest comes first. In a mount namespace: nothing that they mount leaks.
-isolate=()
-if [[ $(id -u) -eq 0 && $(uname -s) == Linux ]]; then isolate=(unshare --mount --propagation private); fi
-for long in TestTrialEverySystemCall TestTrialPowerCutAnywhere \
-	'TestTrialLostWrites|TestTrialKilledAnywhere|TestTrialOperationFails|TestTrialDiskFills'; do
-	say "$long"
-	SELFUPDATE_SOAK=1 "${isolate[@]}" go test -count=1 -timeout=4h -v -run "^($long)\$" ./selfupdate | grep -v '^=== ' ||
-		die "a long form failed: see above"
-done
+# In a mount namespace of its own, as scripts/test.sh: nothing that they mount leaks.
+apart=()
+if [[ $(id -u) -eq 0 && $(uname -s) == Linux ]]; then apart=(-exec "unshare --mount --propagation private"); fi
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+
+# long runs the long form of tests and says what they said.
+long() { # LOG TEST...
+	local log=$logs/$1 t rc=0
+	shift
+	for t in "$@"; do
+		say "$t"
+		SELFUPDATE_SOAK=1 go test "${apart[@]}" -count=1 -timeout=4h -v -run "^($t)\$" ./selfupdate >"$log" 2>&1 || rc=1
+		grep -v '^=== ' "$log" || true
+	done
+	return $rc
+}
+
+# Two at a time: a process that is stopped at each system call leaves a core idle.
+long calls TestTrialEverySystemCall &
+calls=$!
+rc=0
+long rest TestTrialPowerCutAnywhere 'TestTrialLostWrites|TestTrialKilledAnywhere|TestTrialOperationFails|TestTrialDiskFills' \
+	'TestProperties|TestPropertiesModel' TestFleet || rc=1
+wait "$calls" || rc=1
+[[ $rc -eq 0 ]] || die "a long form failed: see above"
 for ((round = 1; SECONDS < seconds; round++)); do
 	say "round $round after ${SECONDS} s of $seconds"
 	TESTFLAGS="-race -timeout=30m -count=1 -shuffle=on" scripts/test.sh
