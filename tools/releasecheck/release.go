@@ -22,6 +22,12 @@ type release struct {
 	files   map[string]string
 }
 
+// The files of a release that are about the others.
+const (
+	sums      = "checksums.txt"
+	signature = sums + ".minisig"
+)
+
 // released is which program is released for what.
 var released = func() []string {
 	linux := []string{"linux-amd64", "linux-arm64"}
@@ -58,7 +64,7 @@ func readDist(dist string) (release, error) {
 	rel := release{version: "v" + meta.Version, commit: meta.Commit, files: map[string]string{}}
 	root := filepath.Dir(dist) // the paths in the list are relative to the work tree
 	for _, a := range artifacts {
-		if a.Extra.Format == "binary" || a.Type == "Checksum" {
+		if a.Extra.Format == "binary" || a.Type == "Checksum" || a.Type == "Signature" {
 			rel.files[a.Name] = filepath.Join(root, a.Path)
 		}
 	}
@@ -80,7 +86,7 @@ func readDist(dist string) (release, error) {
 // complete checks that every program is there for every platform, listed in
 // checksums.txt and in a sidecar, and that nothing else is listed.
 func (r release) complete() error {
-	sums, err := os.ReadFile(r.files["checksums.txt"])
+	list, err := os.ReadFile(r.files[sums])
 	if err != nil {
 		return fmt.Errorf("checksums.txt: %w", err)
 	}
@@ -91,7 +97,7 @@ func (r release) complete() error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		line := digest + "  " + name + "\n"
-		if !bytes.Contains(sums, []byte(line)) {
+		if !bytes.Contains(list, []byte(line)) {
 			return fmt.Errorf("checksums.txt does not list %s as %s", name, digest)
 		}
 		sidecar, err := os.ReadFile(r.files[name+".sha256"])
@@ -103,13 +109,18 @@ func (r release) complete() error {
 		}
 		want[name], want[name+".sha256"] = true, true
 	}
-	want["checksums.txt"] = true
+	for _, name := range []string{sums, signature} {
+		if _, err := os.Stat(r.files[name]); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		want[name] = true
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.files)) {
 		if !want[name] {
 			return fmt.Errorf("%s is released, but nobody asked for it", name)
 		}
 	}
-	if lines := bytes.Count(sums, []byte("\n")); lines != len(released) {
+	if lines := bytes.Count(list, []byte("\n")); lines != len(released) {
 		return fmt.Errorf("checksums.txt has %d lines, want %d", lines, len(released))
 	}
 	return nil

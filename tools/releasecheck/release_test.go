@@ -53,7 +53,10 @@ func TestUpdateFromRelease(t *testing.T) {
 	others := strings.Repeat("0", 64) + "  another-linux-amd64\n"
 	must(t, os.WriteFile(add("checksums.txt"), []byte(others+line), 0o644))
 
-	must(t, update{cli: cli, rel: rel, asset: asset, old: old, showing: "-v", work: work, log: t.Output()}.check(t.Context()))
+	key, secret := newKey(t, work)
+	rel.files[signature] = ours(t).sign(t, rel.files[sums], rel.version, secret, "")
+
+	must(t, update{cli: cli, rel: rel, key: key, asset: asset, old: old, showing: "-v", work: work, log: t.Output()}.check(t.Context()))
 }
 
 // TestReleaseComplete lays out what goreleaser leaves and takes one thing away,
@@ -70,6 +73,7 @@ func TestReleaseComplete(t *testing.T) {
 		{"a program is not what the checksums say", func(t *testing.T, r release) {
 			must(t, os.WriteFile(r.files["firewall-controller-linux-amd64"], []byte("other"), 0o644))
 		}, "checksums.txt does not list firewall-controller-linux-amd64"},
+		{"not signed", func(_ *testing.T, r release) { delete(r.files, signature) }, signature},
 		{"a sidecar has another name in it", func(t *testing.T, r release) {
 			must(t, os.Rename(r.files["selfupdate-linux-arm64.sha256"], r.files["selfupdate-linux-amd64.sha256"]))
 		}, "selfupdate-linux-amd64.sha256 holds"},
@@ -82,15 +86,16 @@ func TestReleaseComplete(t *testing.T) {
 				rel.files[name] = filepath.Join(dir, name)
 				must(t, os.WriteFile(rel.files[name], []byte(content), 0o644))
 			}
-			var sums strings.Builder
+			var list strings.Builder
 			for _, name := range released {
 				write(name, "the program "+name)
 				digest, err := digestOf(rel.files[name])
 				must(t, err)
-				fmt.Fprintf(&sums, "%s  %s\n", digest, name)
+				fmt.Fprintf(&list, "%s  %s\n", digest, name)
 				write(name+".sha256", fmt.Sprintf("%s  %s\n", digest, name))
 			}
-			write("checksums.txt", sums.String())
+			write(sums, list.String())
+			write(signature, "its signature")
 			tt.damage(t, rel)
 			err := rel.complete()
 			switch {

@@ -21,6 +21,7 @@ import (
 type update struct {
 	cli     string // the selfupdate command, as released
 	rel     release
+	key     string // the file with the public key
 	asset   string // the program's name in the release
 	old     string // an older build of the same program
 	showing string // the program's flag that prints its version
@@ -34,39 +35,56 @@ const (
 	refused = 3
 )
 
-// check updates from a URL, then from a tag, and sees a damaged asset refused.
+// check updates from a URL and from a tag, by the publisher's signature and, from the
+// URL, by the checksum beside the program alone. What is damaged, signed by somebody
+// else or signed for another version is refused.
 func (u update) check(ctx context.Context) error {
 	srv := newServer(u.rel)
 	defer srv.close()
 
-	for _, name := range []string{u.asset, u.asset + ".sha256"} {
+	for _, name := range []string{u.asset, u.asset + ".sha256", sums, signature} {
 		if _, err := os.Stat(u.rel.files[name]); err != nil {
 			return fmt.Errorf("release: %w", err)
 		}
 	}
-	if err := u.verify(ctx); err != nil {
+	other, err := u.anotherKey(ctx)
+	if err != nil {
+		return err
+	}
+	if err := u.verify(ctx, other); err != nil {
 		return err
 	}
 
-	const reason = "a check of the release, over loopback"
-	byURL := []string{
-		"--url", srv.url + "/" + u.rel.version + "/" + u.asset, "--version", u.rel.version,
-		"--unsigned-checksum", reason, "--allow-http",
+	from := func(dir, version, key string) []string {
+		return []string{"--url", srv.url + dir + u.asset, "--version", version, "--sums-url", srv.url + dir + sums, "--key", key, "--allow-http"}
+	}
+	here := "/" + u.rel.version + "/"
+	signed := from(here, u.rel.version, u.key)
+	refusals := [][]string{
+		from("/damaged/", u.rel.version, u.key),
+		from(here, u.rel.version, other),
+		from(here, "v999.0.0", u.key), // an old release under a new name
 	}
 	byTag := []string{
-		"--github", "metal-stack/selfreconcile", "--tag", u.rel.version, "--asset", u.asset, "--sums", "checksums.txt",
-		"--api-url", srv.url + "/api/v3/",
-		"--unsigned-checksum", reason, "--allow-http",
+		"--github", "metal-stack/selfreconcile", "--tag", u.rel.version, "--asset", u.asset, "--sums", sums,
+		"--api-url", srv.url + "/api/v3/", "--key", u.key, "--allow-http",
 	}
-	damaged := []string{
-		"--url", srv.url + "/damaged/" + u.asset, "--version", "damaged",
-		"--unsigned-checksum", reason, "--allow-http",
+	const reason = "a check of the release, over loopback"
+	unsigned := func(dir, version string) []string {
+		return []string{"--url", srv.url + dir + u.asset, "--version", version, "--unsigned-checksum", reason, "--allow-http"}
 	}
-	if err := u.apply(ctx, srv, "a URL", byURL, damaged); err != nil {
-		return err
-	}
-	if err := u.apply(ctx, srv, "a tag on GitHub", byTag, damaged); err != nil {
-		return err
+	for _, c := range []struct {
+		from     string
+		args     []string
+		refusals [][]string
+	}{
+		{"a URL, signed", signed, refusals},
+		{"a tag on GitHub, signed", byTag, refusals},
+		{"a URL, not signed", unsigned(here, u.rel.version), [][]string{unsigned("/damaged/", "damaged")}},
+	} {
+		if err := u.apply(ctx, srv, c.from, c.args, c.refusals); err != nil {
+			return err
+		}
 	}
 	if api := srv.count("/api/"); api != 0 {
 		return fmt.Errorf("a named tag cost %d API requests, want none", api)
@@ -74,28 +92,45 @@ func (u update) check(ctx context.Context) error {
 	return nil
 }
 
+// anotherKey makes a key that nobody signed with.
+func (u update) anotherKey(ctx context.Context) (public string, err error) {
+	public = filepath.Join(u.work, "another.pub")
+	return public, command(ctx, u.work, "minisign", "-G", "-W", "-p", public, "-s", filepath.Join(u.work, "another.key"))
+}
+
 // verify has the command compare every program with the checksum files.
-func (u update) verify(ctx context.Context) error {
+func (u update) verify(ctx context.Context, other string) error {
 	verified := 0
 	for name, file := range u.rel.files {
-		if name == "checksums.txt" || strings.HasSuffix(name, ".sha256") {
+		if name == sums || name == signature || strings.HasSuffix(name, ".sha256") {
 			continue
 		}
-		for _, sums := range []string{"checksums.txt", name + ".sha256"} {
-			if err := u.run(ctx, done, "verify", "--sums", u.rel.files[sums], "--name", name, file); err != nil {
-				return err
-			}
+		if err := u.run(ctx, done, "verify", "--sums", u.rel.files[name+".sha256"], "--name", name, file); err != nil {
+			return err
+		}
+		if err := u.run(ctx, done, "verify", "--sums", u.rel.files[sums], "--key", u.key, "--version", u.rel.version, "--name", name, file); err != nil {
+			return err
 		}
 		verified++
 	}
-	u.say("selfupdate verify: %d programs are what both checksum files say", verified)
-	// The control: the same call with another file.
-	return u.run(ctx, refused, "verify", "--sums", u.rel.files["checksums.txt"], "--name", u.asset, u.old)
+	u.say("selfupdate verify: %d programs are what both checksum files say, and signed", verified)
+	// The controls: another file, another key, another version.
+	args := []string{"verify", "--sums", u.rel.files[sums], "--name", u.asset}
+	for _, control := range [][]string{
+		{"--key", u.key, u.old},
+		{"--key", other, u.rel.files[u.asset]},
+		{"--key", u.key, "--version", "v999.0.0", u.rel.files[u.asset]},
+	} {
+		if err := u.run(ctx, refused, append(args[:len(args):len(args)], control...)...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// apply lays the old program down, and has it refused a damaged one, updated,
-// and left alone once it is up to date.
-func (u update) apply(ctx context.Context, srv *server, from string, args, damaged []string) error {
+// apply lays the old program down, and has it refused what it must not become,
+// updated, and left alone once it is up to date.
+func (u update) apply(ctx context.Context, srv *server, from string, args []string, refusals [][]string) error {
 	dir, err := os.MkdirTemp(u.work, "bin-")
 	if err != nil {
 		return err
@@ -129,11 +164,13 @@ func (u update) apply(ctx context.Context, srv *server, from string, args, damag
 		return u.run(ctx, code, append([]string{"apply", "--target", target}, args...)...)
 	}
 
-	if err := apply(refused, damaged); err != nil {
-		return err
-	}
-	if err := expect(before); err != nil {
-		return fmt.Errorf("after a damaged download: %w", err)
+	for _, r := range refusals {
+		if err := apply(refused, r); err != nil {
+			return err
+		}
+		if err := expect(before); err != nil {
+			return fmt.Errorf("after a refusal: %w", err)
+		}
 	}
 	if err := apply(done, args); err != nil {
 		return err
@@ -152,7 +189,7 @@ func (u update) apply(ctx context.Context, srv *server, from string, args, damag
 	if n := srv.count("/") - requests; n != 0 {
 		return fmt.Errorf("up to date from %s, and still %d requests", from, n)
 	}
-	u.say("from %s: damaged download refused, updated to %s, nothing left to do with 0 requests", from, u.rel.version)
+	u.say("from %s: %d refused, updated to %s, nothing left to do with 0 requests", from, len(refusals), u.rel.version)
 	return nil
 }
 
@@ -216,7 +253,7 @@ func (s *server) serveWeb(w http.ResponseWriter, r *http.Request) {
 	case "/metal-stack/selfreconcile/releases/download/" + s.rel.version + "/":
 		http.Redirect(w, r, s.blob.URL+"/"+name+"?signature=for-this-request-only", http.StatusFound)
 	case "/damaged/":
-		if path.Ext(name) == ".sha256" {
+		if path.Ext(name) == ".sha256" || strings.HasPrefix(name, sums) {
 			s.serveFile(w, r, name)
 			return
 		}
