@@ -66,7 +66,7 @@ var edges = map[string]struct {
 		own: []string{"checksum", "selfupdate"},
 	},
 	"cmd/selfupdate": {
-		own:     []string{"cmd/internal/operate", "checksum", "selfupdate", "signature", "source/http", "source/github"},
+		own:     []string{"cmd/internal/operate", "archive", "checksum", "selfupdate", "signature", "source/http", "source/github"},
 		modules: []string{"golang.org/x/term"}, // whether somebody watches the progress
 	},
 	"cmd/selfupdate-guard": { // runs before every start of a service: small, and up in milliseconds

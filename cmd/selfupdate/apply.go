@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/metal-stack/selfreconcile/archive"
 	"github.com/metal-stack/selfreconcile/checksum"
 	"github.com/metal-stack/selfreconcile/selfupdate"
 	httpsource "github.com/metal-stack/selfreconcile/source/http"
@@ -32,6 +33,8 @@ type applyFlags struct {
 	create, refresh, dryRun bool
 	anyFormat, otherProgram bool
 	managedAnyway           bool
+	unpack                  bool
+	entry                   string
 	trial, outside          bool
 	starts                  int
 	deadline                time.Duration
@@ -85,6 +88,7 @@ var applyOrder = [...]string{
 	"What to replace:", "target", "create", "managed-anyway",
 	"Which release, by URL:", "url", "sums-url", "version",
 	"Which release, from GitHub:", "github", "tag", "pre-releases", "asset", "sums", "api-url", "token-file",
+	"When it is an archive:", "unpack", "entry",
 	"Why it may run here (exactly one):", "key", "allow-unbound-version", "digest", "unsigned-checksum",
 	"On trial:", "trial", "starts", "deadline", "confirmed-outside",
 	"How:", "dry-run", "refresh", "max-size", "stall", "allow-http", "allow-any-format", "allow-other-program",
@@ -95,7 +99,7 @@ func (a *applyFlags) define(fs *flag.FlagSet) {
 	fs.BoolVar(&a.create, "create", false, "PATH may be missing: a first install")
 	fs.BoolVar(&a.managedAnyway, "managed-anyway", false, "also replace a file that belongs to a package manager (Homebrew, Nix, snap, …)")
 
-	fs.StringVar(&a.url, "url", "", "`URL` of the program itself, not of an archive (this or --github is required)")
+	fs.StringVar(&a.url, "url", "", "`URL` of the program itself, or with --unpack of an archive of it (this or --github is required)")
 	fs.StringVar(&a.sumsURL, "sums-url", "", "`URL` of the checksum file (default: the first there is of <url>.sha256, <url>.sha512, and checksums.txt and SHA256SUMS beside it, asked for without the query of --url)")
 	fs.StringVar(&a.version, "version", "", "the operator's name `V` for what is at the URL, for the record and for people (default none); the same one and the same URL need no request")
 
@@ -106,6 +110,9 @@ func (a *applyFlags) define(fs *flag.FlagSet) {
 	fs.StringVar(&a.sums, "sums", "", "the `NAME` of the release's checksum file, with the same replacements (default: the first there is of <asset>.sha256, <asset>.sha512, checksums.txt, SHA256SUMS)")
 	fs.StringVar(&a.apiURL, "api-url", "", "the exact root `URL` of the API; GitHub Enterprise: https://HOST/api/v3/ (default https://api.github.com/)")
 	fs.StringVar(&a.tokenFile, "token-file", "", "`FILE` with a token, for private repositories and a higher rate limit; it is sent to the API's host only (default none)")
+
+	fs.BoolVar(&a.unpack, "unpack", false, "it is a .tar.gz, .tgz, .tar.zst, .zip, .gz or .zst: take the file that has the base name of PATH out of it; what is verified is the archive")
+	fs.StringVar(&a.entry, "entry", "", "with --unpack, the `NAME` or path in the archive to take (default the base name of PATH, in any directory)")
 
 	fs.TextVar(&a.digest, "digest", checksum.Digest{}, "the `DIGEST` that the file must have, from a place of your own: sha256:HEX or sha512:HEX (default none)")
 	fs.Var(&a.keys, "key", "`FILE` with a public key, minisign's or a PEM block of ECDSA P-256; given several times, one of them must have signed (default none)")
@@ -119,7 +126,7 @@ func (a *applyFlags) define(fs *flag.FlagSet) {
 
 	fs.BoolVar(&a.dryRun, "dry-run", false, "only say what would be done; the checksum file is fetched and the program's URL asked")
 	fs.BoolVar(&a.refresh, "refresh", false, "ask for the checksum file even when version and URL are those installed: sees a moved \"latest\"; and try at once what was refused before and is held back")
-	fs.Int64Var(&a.maxSize, "max-size", selfupdate.DefaultMaxSize, "the largest download in `BYTES`, 512 MiB unless given")
+	fs.Int64Var(&a.maxSize, "max-size", selfupdate.DefaultMaxSize, "the largest download, and program, in `BYTES`, 512 MiB unless given")
 	fs.DurationVar(&a.stall, "stall", 60*time.Second, "give up after this `DURATION` (such as 90s, 2m) without a byte; also the longest wait for an answer to begin")
 	fs.BoolVar(&a.allowHTTP, "allow-http", false, "accept http:// too: anybody on the way can read and change what is sent (not needed with --digest and --key)")
 	fs.BoolVar(&a.anyFormat, "allow-any-format", false, "also install what this machine can't execute by its header")
@@ -144,6 +151,8 @@ func (a *applyFlags) check(e *env) error {
 		return usagef("--digest is empty")
 	case a.set["unsigned-checksum"] && strings.TrimSpace(a.reason) == "":
 		return usagef("--unsigned-checksum needs a reason, such as \"nothing is signed yet\"")
+	case a.set["entry"] && (!a.unpack || a.entry == ""):
+		return usagef("--entry NAME is for --unpack")
 	case a.maxSize < 1:
 		return usagef("--max-size: at least 1 byte")
 	case a.stall <= 0:
@@ -260,6 +269,9 @@ func (a *applyFlags) config(e *env) selfupdate.Config {
 	}
 	if a.unbound {
 		cfg.Trust = cfg.Trust.AllowUnboundVersion()
+	}
+	if a.unpack {
+		cfg.Unpack = archive.Unpacker{Entry: a.entry}
 	}
 	if a.trial {
 		cfg.Trial = &selfupdate.Trial{Starts: a.starts, Deadline: a.deadline, Outside: a.outside}

@@ -31,7 +31,7 @@ func (a advice) refusal(err error, command string) string {
 		{selfupdate.ErrSignature, "do not install this: the release was not signed with the --key that you gave, or somebody changed it"},
 		{selfupdate.ErrDigestMismatch, "do not install this file: a cache may be stale, an upload broken, or somebody changed it"},
 		{selfupdate.ErrNoChecksum, a.noChecksum(err)},
-		{selfupdate.ErrFormat, "the asset must be the program itself, for this machine (archives are not unpacked); --allow-any-format installs it all the same"},
+		{selfupdate.ErrFormat, "the asset must be the program itself, for this machine, or with --unpack an archive of it (--entry says which file); --allow-any-format installs it all the same"},
 		{selfupdate.ErrOtherProgram, "if this is meant, --allow-other-program"},
 		{selfupdate.ErrVersionMismatch, otherVersion(err)},
 		{selfupdate.ErrCannotConfirm, "if somebody else confirms it, --confirmed-outside; else leave out --trial"},
