@@ -48,6 +48,8 @@ var edges = map[string]struct {
 		own:     []string{"selfupdate"},
 		modules: []string{"github.com/klauspost/compress"}, // zstd, which the standard library has not
 	},
+	"internal/corpus":      {}, // inputs for the fuzz targets: tests only
+	"internal/corpus/keep": {own: []string{"internal/corpus"}},
 	"internal/fetch": {
 		own:     []string{"checksum", "selfupdate"},
 		modules: []string{"github.com/hashicorp/go-retryablehttp"},

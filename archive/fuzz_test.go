@@ -6,11 +6,14 @@ import (
 	"compress/gzip"
 	"io"
 	"testing"
+
+	"github.com/metal-stack/selfreconcile/internal/corpus"
 )
 
 // Whatever comes in: no panic, no more out of it than allowed, an error fit for a
 // log. What is taken out and packed again comes out again.
 func FuzzUnpack(f *testing.F) {
+	corpus.Add(f)
 	app := file{name: "bin/app", content: program}
 	plainTar := tarOf(f, file{name: "bin/", kind: tar.TypeDir}, app, file{name: "link", kind: tar.TypeSymlink, link: "/x"})
 	f.Add(byte(0), zipOf(f, app, file{name: "x", content: "x"}))

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/metal-stack/selfreconcile/internal/corpus"
 )
 
 func addSeeds(f *testing.F, add func(data []byte, asset string)) {
@@ -23,6 +25,7 @@ func addSeeds(f *testing.F, add func(data []byte, asset string)) {
 }
 
 func FuzzParse(f *testing.F) {
+	corpus.Add(f)
 	addSeeds(f, func(data []byte, asset string) { f.Add(data, asset) })
 	f.Fuzz(func(t *testing.T, data []byte, asset string) {
 		file, err := Parse(data)
@@ -39,6 +42,7 @@ func FuzzParse(f *testing.F) {
 }
 
 func FuzzParseSidecar(f *testing.F) {
+	corpus.Add(f)
 	addSeeds(f, func(data []byte, asset string) { f.Add(data) })
 	const asset = "fwagent-linux-amd64"
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -57,6 +61,7 @@ func FuzzParseSidecar(f *testing.F) {
 }
 
 func FuzzParseDigest(f *testing.F) {
+	corpus.Add(f)
 	for _, s := range []string{"", hex64, "sha256:" + hex64, "SHA512:" + hex128, "sha512:" + hex64, "md5:", hex64[1:]} {
 		f.Add(s)
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/metal-stack/selfreconcile/internal/corpus"
 )
 
 // foreign builds the test program for another platform.
@@ -126,6 +128,7 @@ func TestCheckFormatOfThisSystem(t *testing.T) {
 }
 
 func FuzzCheckFormat(f *testing.F) {
+	corpus.Add(f)
 	for _, v := range contents {
 		f.Add(v[:4096])
 	}

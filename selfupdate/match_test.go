@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/metal-stack/selfreconcile/internal/corpus"
 )
 
 const (
@@ -330,6 +332,7 @@ func TestMatchAssetErrorText(t *testing.T) {
 }
 
 func FuzzMatchAsset(f *testing.F) {
+	corpus.Add(f)
 	f.Add("tool-linux-amd64\ntool-linux-arm64", "tool", "linux", "amd64")
 	f.Add("protoc-22.2-osx-universal_binary.zip\nx.exe\n.tar.gz", "", "darwin", "arm64")
 	f.Fuzz(func(t *testing.T, list, name, system, arch string) {

@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/metal-stack/selfreconcile/checksum"
+
+	"github.com/metal-stack/selfreconcile/internal/corpus"
 )
 
 func sampleRecord(t testing.TB) record {
@@ -127,6 +129,7 @@ func TestRecordIsBounded(t *testing.T) {
 }
 
 func FuzzDecodeRecord(f *testing.F) {
+	corpus.Add(f)
 	good, err := encodeRecord(sampleRecord(f))
 	require.NoError(f, err)
 	f.Add(good)

@@ -6,6 +6,8 @@ import (
 	"encoding/pem"
 	"strings"
 	"testing"
+
+	"github.com/metal-stack/selfreconcile/internal/corpus"
 )
 
 // Made by minisign 0.11 and OpenSSL 3.0.
@@ -35,6 +37,7 @@ func seeds(f *testing.F, text string) {
 }
 
 func FuzzParseMinisign(f *testing.F) {
+	corpus.Add(f)
 	seeds(f, seedMinisign)
 	f.Add(strings.Replace(seedMinisign, "version:v2", "version:v2 version:v3\t", 1))
 	f.Fuzz(func(t *testing.T, text string) {
@@ -53,6 +56,7 @@ func FuzzParseMinisign(f *testing.F) {
 }
 
 func FuzzParseMinisignKey(f *testing.F) {
+	corpus.Add(f)
 	seeds(f, seedMinisignKey)
 	f.Add(strings.Split(seedMinisignKey, "\n")[1])
 	f.Fuzz(func(t *testing.T, text string) {
@@ -69,6 +73,7 @@ func FuzzParseMinisignKey(f *testing.F) {
 }
 
 func FuzzParseECDSA(f *testing.F) {
+	corpus.Add(f)
 	seeds(f, seedECDSA)
 	f.Add(strings.ReplaceAll(seedECDSA, "\n", ""))
 	f.Fuzz(func(t *testing.T, text string) {
@@ -84,6 +89,7 @@ func FuzzParseECDSA(f *testing.F) {
 }
 
 func FuzzParseECDSAKey(f *testing.F) {
+	corpus.Add(f)
 	seeds(f, seedECDSAKey)
 	f.Fuzz(func(t *testing.T, text string) {
 		k, err := parseECDSAKey([]byte(text))

@@ -7,9 +7,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/metal-stack/selfreconcile/internal/corpus"
 )
 
 func FuzzContentRange(f *testing.F) {
+	corpus.Add(f)
 	for _, s := range []string{"bytes 5-9/10", "bytes 5-9/*", "bytes */10", "bytes 9-5/10", "bytes +5-9/10", "items 1-2/3", "bytes 0-18446744073709551615/*"} {
 		f.Add(s)
 	}
@@ -33,6 +36,7 @@ func FuzzContentRange(f *testing.F) {
 }
 
 func FuzzRetryAfter(f *testing.F) {
+	corpus.Add(f)
 	for _, s := range []string{"", "0", "120", "-1", "9223372036854775807", "Fri, 31 Dec 9999 23:59:59 GMT"} {
 		f.Add(s)
 	}
@@ -47,6 +51,7 @@ func FuzzRetryAfter(f *testing.F) {
 // A segment that passes stays one segment, comes back as it was, and the address
 // for people is printable.
 func FuzzSegment(f *testing.F) {
+	corpus.Add(f)
 	for _, s := range []string{"v1.2.3+fw1", "..", "a/b", "a%2fb", "{x}", "a\x1bb", "a?b#c"} {
 		f.Add(s)
 	}
