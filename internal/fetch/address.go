@@ -39,10 +39,15 @@ func CheckSegment(s string) error {
 	return nil
 }
 
-// Display returns u for people: without user, password, query and fragment.
+// Display returns u for people: without user, password, query and fragment. It is
+// whole, so that it tells one URL from another; what a server redirects to goes
+// through [shown].
 func Display(u *url.URL) string {
 	return printable(u.Scheme + "://" + u.Host + u.EscapedPath())
 }
+
+// shown is Display for a text or a log line: a Location may be 250 KiB long.
+func shown(u *url.URL) string { return clip(Display(u)) }
 
 // Origin returns the scheme, host and port of u in one spelling.
 func Origin(u *url.URL) string {
@@ -64,7 +69,7 @@ func checkScheme(u *url.URL, httpOK bool) error {
 	case u.Scheme == "https" || u.Scheme == "http" && httpOK:
 		return nil
 	case u.Scheme == "http":
-		return fmt.Errorf("%w: %s", selfupdate.ErrInsecure, clip(Display(u)))
+		return fmt.Errorf("%w: %s", selfupdate.ErrInsecure, shown(u))
 	}
 	return badScheme(u)
 }

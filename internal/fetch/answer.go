@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -86,7 +87,8 @@ func retryAfter(resp *http.Response) (time.Duration, bool) {
 		return 0, false
 	}
 	const most = 365 * 24 * time.Hour // far below the overflow of a Duration
-	if s, err := strconv.ParseUint(v, 10, 63); err == nil {
+	// Out of range is out of sight: never "no time given", on which we would try again.
+	if s, err := strconv.ParseUint(v, 10, 63); err == nil || errors.Is(err, strconv.ErrRange) {
 		return min(time.Duration(min(s, uint64(most/time.Second)))*time.Second, most), true
 	}
 	t, err := http.ParseTime(v)

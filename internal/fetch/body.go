@@ -92,7 +92,7 @@ func (b *body) start() error {
 
 func (b *body) complete(resp *http.Response, total int64) error {
 	b.size, b.cur, b.err = total, http.NoBody, io.EOF
-	b.header, b.url = resp.Header, Display(resp.Request.URL)
+	b.header, b.url = resp.Header, shown(resp.Request.URL)
 	return nil
 }
 
@@ -112,7 +112,7 @@ func (b *body) accept(resp *http.Response) error {
 		b.validator, b.tag = validatorOf(resp.Header), resp.Header.Get("ETag")
 	}
 	b.off, b.mark, b.part = p.start, p.start, p
-	b.header, b.url = resp.Header, Display(resp.Request.URL)
+	b.header, b.url = resp.Header, shown(resp.Request.URL)
 	b.cur = resp.Body
 	return nil
 }
@@ -233,7 +233,7 @@ func (b *body) next(err error) error {
 		case b.size < 0 || b.off == b.size:
 			return io.EOF
 		case b.part.whole:
-			return fmt.Errorf("%s: %w: %d instead of %d bytes", clip(b.url), selfupdate.ErrSize, b.off, b.size)
+			return fmt.Errorf("%s: %w: %d instead of %d bytes", b.url, selfupdate.ErrSize, b.off, b.size)
 		}
 		err = io.ErrUnexpectedEOF
 	}

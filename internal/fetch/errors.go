@@ -63,7 +63,7 @@ const badLocation = "failed to parse Location header"
 
 // at adds the address to an error of a request.
 func at(u *url.URL, err error) error {
-	return &addressed{clip(Display(u)), err}
+	return &addressed{shown(u), err}
 }
 
 // addressed keeps the whole chain: a RateLimitError stays one.

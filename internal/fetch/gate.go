@@ -44,10 +44,10 @@ func (g *gate) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		w.end()
 		err = g.late(req.Context(), err)
-		g.log.DebugContext(ctx, "no answer", "method", req.Method, "url", Display(req.URL), "error", Clean(err))
+		g.log.DebugContext(ctx, "no answer", "method", req.Method, "url", shown(req.URL), "error", Clean(err))
 		return nil, err
 	}
-	g.log.DebugContext(ctx, "answer", "method", req.Method, "url", Display(req.URL), "status", resp.StatusCode)
+	g.log.DebugContext(ctx, "answer", "method", req.Method, "url", shown(req.URL), "status", resp.StatusCode)
 	resp.Request = req // not the clone: it has the credentials
 	resp.Body = &watchedBody{ReadCloser: resp.Body, w: w}
 	return resp, nil
@@ -126,7 +126,7 @@ func (g *gate) checkRedirect(req *http.Request, via []*http.Request) error {
 		return fmt.Errorf("%w (redirect)", err)
 	}
 	if via[len(via)-1].URL.Scheme == "https" && req.URL.Scheme != "https" {
-		return fmt.Errorf("%w: redirect from https to %s", selfupdate.ErrInsecure, clip(Display(req.URL)))
+		return fmt.Errorf("%w: redirect from https to %s", selfupdate.ErrInsecure, shown(req.URL))
 	}
 	if leavesOrigin(req, via) {
 		for name := range req.Header {

@@ -52,7 +52,7 @@ func (b *body) timed(f func() error) error {
 	start := time.Now()
 	err := f()
 	if slow := b.pace.spend(time.Since(start), 0); slow != nil {
-		return fmt.Errorf("%s: %w", clip(b.url), slow)
+		return fmt.Errorf("%s: %w", b.url, slow)
 	}
 	return err
 }

@@ -53,7 +53,7 @@ func (b *body) reconnect() error {
 
 // mayResume accounts for a further resume and returns why there is none.
 func (b *body) mayResume(cause error) error {
-	url := clip(b.url)
+	url := b.url
 	if selfupdate.ClassOf(cause) != selfupdate.Temporary || errors.Is(cause, errSlow) || b.ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", url, cause)
 	}

@@ -70,7 +70,7 @@ func (c *Client) wait(_, _ time.Duration, n int, resp *http.Response) time.Durat
 	if after, ok := retryAfter(resp); ok {
 		d = max(min(after, c.lim.maxWait), d)
 	}
-	c.opts.Log.Debug("trying again", "url", Display(resp.Request.URL), "status", resp.StatusCode, "wait", d)
+	c.opts.Log.Debug("trying again", "url", shown(resp.Request.URL), "status", resp.StatusCode, "wait", d)
 	return d
 }
 

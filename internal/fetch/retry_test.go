@@ -200,7 +200,7 @@ func TestRetryAfter(t *testing.T) {
 		{"1.5", false, 0},
 		{"120", true, 120 * time.Second},
 		{" 120 ", true, 120 * time.Second},
-		{"99999999999999999999999", false, 0},
+		{"99999999999999999999999", true, 365 * 24 * time.Hour}, // seconds, and many
 		{"9223372036854775807", true, 365 * 24 * time.Hour},
 		{"Sun, 06 Nov 1994 08:49:37 GMT", true, 0},
 		{"Sunday, 06-Nov-94 08:49:37 GMT", true, 0},

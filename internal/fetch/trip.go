@@ -58,7 +58,7 @@ func (c *Client) newTrip(req Request) (*trip, error) {
 		return nil, err
 	}
 	if u.Scheme == "http" && len(t.credential) > 0 && !c.opts.AllowHTTP {
-		return nil, fmt.Errorf("%w: %s: a credential would be sent in clear", selfupdate.ErrInsecure, Display(u))
+		return nil, fmt.Errorf("%w: %s: a credential would be sent in clear", selfupdate.ErrInsecure, shown(u))
 	}
 	return t, nil
 }
