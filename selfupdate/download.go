@@ -34,7 +34,7 @@ func (u *Updater) open(ctx context.Context, a Asset) (Body, int64, error) {
 		err = u.target.checkSpace(size)
 	}
 	if err != nil {
-		return Body{}, 0, errors.Join(failed("download", a.URL, err), b.Close())
+		return Body{}, 0, join(failed("download", a.URL, err), b.Close())
 	}
 	return b, size, nil
 }
@@ -113,7 +113,7 @@ func (u *Updater) restage(ctx context.Context, e entry) (staged, error) {
 func (u *Updater) unpack(ctx context.Context, rel Release, archive staged) (s staged, err error) {
 	defer func() {
 		if rerr := u.target.sys.remove(archive.path); rerr != nil && err == nil {
-			err = errors.Join(failed("unpack", archive.path, rerr), u.target.sys.remove(s.path))
+			err = join(failed("unpack", archive.path, rerr), u.target.sys.remove(s.path))
 		}
 	}()
 	f, err := u.target.sys.open(archive.path)
@@ -196,7 +196,7 @@ func (u *Updater) probe(ctx context.Context, s staged) error {
 	default:
 		err = failed("probe", s.path, fmt.Errorf("%w: %w", ErrProbe, err))
 	}
-	return errors.Join(err, u.target.sys.remove(s.path))
+	return join(err, u.target.sys.remove(s.path))
 }
 
 // untouched reports whether the staged file is what was verified.

@@ -156,7 +156,7 @@ type Error struct {
 func (e *Error) Error() string {
 	s, cause := e.Step, e.Err.Error()
 	if e.Path != "" && !strings.HasPrefix(cause, e.Path+": ") { // a source's error has its URL already
-		s += " " + e.Path
+		s += " " + short(e.Path)
 	}
 	s += ": " + cause
 	if e.State != Unchanged {
@@ -165,5 +165,44 @@ func (e *Error) Error() string {
 	return s
 }
 
+// short cuts a URL, of which a server may choose the length. A path is whole.
+func short(path string) string {
+	if len(path) <= maxURL || !strings.Contains(path, "://") {
+		return path
+	}
+	return clip(path, maxURL) + "…"
+}
+
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// together is several errors on one line. That of errors.Join has a line for each,
+// and a server that makes two verifiers fail would write lines into a log.
+type together []error
+
+func (t together) Error() string {
+	texts := make([]string, len(t))
+	for i, err := range t {
+		texts[i] = err.Error()
+	}
+	return strings.Join(texts, "; ")
+}
+
+func (t together) Unwrap() []error { return t }
+
+// join returns those of errs that are not nil; nil for none.
+func join(errs ...error) error {
+	var t together
+	for _, err := range errs {
+		if err != nil {
+			t = append(t, err)
+		}
+	}
+	switch len(t) {
+	case 0:
+		return nil
+	case 1:
+		return t[0]
+	}
+	return t
+}

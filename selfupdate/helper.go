@@ -147,7 +147,7 @@ func (t *target) endByTick(r record, candidate bool) (Check, error) {
 			return nil
 		})
 	}
-	return c, errors.Join(mark, err)
+	return c, join(mark, err)
 }
 
 // Restarted records that the restart that [Helper.Tick] asked for was done. After an
@@ -215,7 +215,7 @@ func (t *target) seen(mark string) {
 		return
 	}
 	_, err = f.Write([]byte(boot))
-	err = errors.Join(err, f.Close())
+	err = join(err, f.Close())
 	if err == nil {
 		err = t.sys.rename(tmp, t.mark(mark))
 	}

@@ -350,10 +350,12 @@ func listNames(as []*assetName) string {
 	return strings.Join(quoted, ", ")
 }
 
+// quoteName cuts what is quoted, not the name: quoting makes up to six times as much of it.
 func quoteName(s string) string {
-	const most = 100
-	if len(s) > most {
-		return strconv.QuoteToASCII(s[:most]) + "…"
+	const most = 80
+	q := strconv.QuoteToASCII(s[:min(len(s), most)])
+	if len(s) > most || len(q) > most+2 {
+		return q[:min(len(q)-1, most)] + `"…`
 	}
-	return strconv.QuoteToASCII(s)
+	return q
 }

@@ -58,7 +58,7 @@ func commit(from, target string) error {
 	}
 	err := retryBusy(func() error { return mselfupdate.CommitBinary(mselfupdate.Options{TargetPath: target}) })
 	if err != nil {
-		return errors.Join(err, mselfupdate.RollbackError(err), os.Remove(staged))
+		return join(err, mselfupdate.RollbackError(err), os.Remove(staged))
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package selfupdate
 
 import (
 	"context"
-	"errors"
 )
 
 // restartAfter calls the caller's hook for another program when what runs may not
@@ -26,16 +25,16 @@ func (u *Updater) restartAfter(ctx context.Context, res Result, err error) (Resu
 		return res, err
 	}
 	if r.Phase != phaseTrial || r.Trial.Max == 0 || ctx.Err() != nil {
-		return res, errors.Join(err, herr)
+		return res, join(err, herr)
 	}
 	back, berr := u.rollback(ctx, RollbackOptions{Reason: clip("could not be restarted: "+herr.Error(), maxReason)}, classUnhealthy, r.Trial.ID)
 	if isErr(berr, ErrChanged) { // it was confirmed meanwhile, or left
-		return res, errors.Join(err, herr)
+		return res, join(err, herr)
 	}
 	if berr != nil {
-		return res, errors.Join(err, herr, berr)
+		return res, join(err, herr, berr)
 	}
-	return back, errors.Join(err, failedIn(Restored, "restart", t.target, herr), u.restart(ctx, Restored))
+	return back, join(err, failedIn(Restored, "restart", t.target, herr), u.restart(ctx, Restored))
 }
 
 // restart calls the hook and records that it is done. When that can't be recorded,

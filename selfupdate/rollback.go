@@ -188,7 +188,7 @@ func (t *target) backAborted(err error, before record) error {
 	if errors.As(err, &e) && e.State != Unchanged {
 		return err // it happened, and the next run records it
 	}
-	return errors.Join(err, t.change(func(r *record) error {
+	return join(err, t.change(func(r *record) error {
 		if r.Phase != phaseTrial {
 			return nil
 		}

@@ -2,7 +2,6 @@ package selfupdate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -57,7 +56,7 @@ func (t *target) stage(ctx context.Context, c content) (s staged, err error) {
 			_ = f.Close() // it is thrown away
 		}
 		if err != nil {
-			err = errors.Join(err, t.sys.remove(s.path))
+			err = join(err, t.sys.remove(s.path))
 		}
 	}()
 	if c.size > 0 {

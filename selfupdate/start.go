@@ -107,7 +107,7 @@ func (t *target) begin(ctx context.Context, me fs.FileInfo) (s Start, id string,
 	if s.OnTrial {
 		id = r.Trial.ID
 	}
-	return s, id, errors.Join(err, failed("make the start durable", t.dir, t.sys.syncDir(t.dir)))
+	return s, id, join(err, failed("make the start durable", t.dir, t.sys.syncDir(t.dir)))
 }
 
 // beginStable adopts what an operator put there, and restores what is gone.
@@ -259,7 +259,7 @@ func (t *target) retreat(r record, fallback bool, cause error) (Start, error) {
 	if s.RolledBack = err == nil || errors.As(err, &e) && e.State == Restored; !s.RolledBack {
 		s.Version, s.OnTrial, s.Deadline = r.Trial.Candidate.Version, true, time.Duration(r.Trial.Deadline) // better than nothing
 	}
-	return s, errors.Join(cause, err)
+	return s, join(cause, err)
 }
 
 // goBackAtStart ends a trial: the program before comes back.
@@ -331,12 +331,12 @@ func (t *target) redo(r record, missing bool, s Start) (Start, error) {
 	}
 	if isErr(err, ErrDamaged) {
 		s, derr := t.abandon(r, "a program is damaged on disk")
-		return s, errors.Join(err, back, derr)
+		return s, join(err, back, derr)
 	}
 	if r.Current != nil {
 		s = Start{Version: r.Current.Version, Reason: "the switch could not be made, so the program before runs"}
 	}
-	return s, errors.Join(err, back)
+	return s, join(err, back)
 }
 
 // rearm makes the way back again, from the slot: somebody may just be replacing the target.

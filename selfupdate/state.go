@@ -40,7 +40,7 @@ func (t *target) read() (record, error) {
 	}
 	defer func() { _ = f.Close() }()
 	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
-		return record{}, failed("read record", t.record(), errors.Join(err, fmt.Errorf("%w: the record is no file", ErrUnsafeDir)))
+		return record{}, failed("read record", t.record(), join(err, fmt.Errorf("%w: the record is no file", ErrUnsafeDir)))
 	}
 	data, err := readLimited(f, maxRecord+1)
 	if err != nil {
@@ -143,12 +143,12 @@ func (t *target) write(data []byte) error {
 	if err == nil {
 		err = f.Sync()
 	}
-	err = errors.Join(err, f.Close())
+	err = join(err, f.Close())
 	if err == nil {
 		err = t.sys.rename(tmp, t.record())
 	}
 	if err != nil {
-		return failed("write record", t.record(), errors.Join(err, t.sys.remove(tmp)))
+		return failed("write record", t.record(), join(err, t.sys.remove(tmp)))
 	}
 	return failed("write record", t.record(), t.sys.syncDir(t.state))
 }

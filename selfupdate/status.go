@@ -224,12 +224,12 @@ func (u *Updater) WriteStatus(path string, rc Reconcile) error {
 	if err == nil {
 		err = f.Chmod(0o644)
 	}
-	err = errors.Join(err, f.Close())
+	err = join(err, f.Close())
 	if err == nil {
 		err = sys.rename(tmp, path)
 	}
 	if err != nil {
-		return failed("write status", path, errors.Join(err, sys.remove(tmp)))
+		return failed("write status", path, join(err, sys.remove(tmp)))
 	}
 	return nil
 }

@@ -15,17 +15,17 @@ import (
 // it, unless it is a trial (tr.Max > 0), which goes on.
 func (t *target) install(ctx context.Context, s staged, e entry, r record, tr trial) error {
 	if err := t.unmoved(r); err != nil {
-		return errors.Join(err, t.sys.remove(s.path))
+		return join(err, t.sys.remove(s.path))
 	}
 	e.SHA256, e.Size, e.Confirmed = s.sha256, s.size, tr.Max == 0
 	if !s.published.IsZero() {
 		e.Published = s.published
 	}
 	if err := t.sys.rename(s.path, t.slot(e.SHA256)); err != nil {
-		return failed("keep new program", s.path, errors.Join(err, t.sys.remove(s.path)))
+		return failed("keep new program", s.path, join(err, t.sys.remove(s.path)))
 	}
 	if err := t.prepare(r, e.SHA256); err != nil {
-		return errors.Join(err, t.drop(e.SHA256, r))
+		return join(err, t.drop(e.SHA256, r))
 	}
 	tr.Candidate = e
 	st, err := t.switchTo(ctx, r, tr)
@@ -41,16 +41,16 @@ func (t *target) switchTo(ctx context.Context, r record, tr trial) (*stamp, erro
 	d := tr.Candidate.SHA256
 	release, err := t.acquireState(ctx)
 	if err != nil {
-		return nil, errors.Join(err, t.drop(d, r))
+		return nil, join(err, t.drop(d, r))
 	}
 	defer release()
 	tr.ID = tempName("")
 	if err := t.announce(r, tr); err != nil {
-		return nil, errors.Join(err, t.unannounce(r, tr))
+		return nil, join(err, t.unannounce(r, tr))
 	}
 	st, err := t.swap(t.slot(d))
 	if err != nil {
-		return nil, errors.Join(failed("swap", t.target, err), t.withdraw(r, d))
+		return nil, join(failed("swap", t.target, err), t.withdraw(r, d))
 	}
 	// Without this the record stays unfinished: whoever comes next looks at what survived.
 	return st, failedIn(Replaced, "make the swap durable", t.dir, t.sys.syncDir(t.dir))
@@ -117,7 +117,7 @@ func (t *target) linkOver(from, to string) error {
 		err = t.sys.rename(tmp, to)
 	}
 	if err != nil {
-		return errors.Join(err, t.sys.remove(tmp))
+		return join(err, t.sys.remove(tmp))
 	}
 	return nil
 }
@@ -144,7 +144,7 @@ func (t *target) copyFile(from, to string) (err error) {
 	if err == nil {
 		err = dst.Sync()
 	}
-	return errors.Join(err, dst.Close())
+	return join(err, dst.Close())
 }
 
 // announce records the switch before it happens. The record's lock is held.
@@ -210,7 +210,7 @@ func (t *target) swap(slot string) (*stamp, error) {
 		err = t.sys.commit(tmp, t.target)
 	}
 	if err != nil {
-		return nil, errors.Join(err, t.sys.remove(tmp))
+		return nil, join(err, t.sys.remove(tmp))
 	}
 	return stampOf(fi), nil
 }

@@ -62,7 +62,7 @@ func (t *target) checkDir() error {
 	if err != nil {
 		return failed("check directory", t.dir, err)
 	}
-	return failed("check directory", t.dir, errors.Join(f.Close(), t.sys.remove(probe)))
+	return failed("check directory", t.dir, join(f.Close(), t.sys.remove(probe)))
 }
 
 func (t *target) checkFlags(path, what string) error {

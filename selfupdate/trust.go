@@ -285,7 +285,7 @@ func (t Trust) verify(ctx context.Context, rel Release, m Message) (Statement, e
 			others = append(others, err)
 		}
 	}
-	err := errors.Join(append(refused, others...)...) // one bad signature outweighs a missing one
+	err := join(append(refused, others...)...) // one bad signature outweighs a missing one
 	if isErr(err, ErrNotFound) && len(refused) == 0 && !coming {
 		return Statement{}, fmt.Errorf("%w: the release is complete and has none: %w", ErrSignature, err)
 	}

@@ -2,7 +2,6 @@ package selfupdate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -109,7 +108,7 @@ func (u *Updater) apply(ctx context.Context, rel Release) (Result, error) {
 		return Result{}, u.refused(ctx, rel, r, d, s, err)
 	}
 	if known, res, err := u.known(ctx, rel, d, s, r); known {
-		return res, errors.Join(err, t.sys.remove(s.path))
+		return res, join(err, t.sys.remove(s.path))
 	}
 	e := entry{Version: rel.Version, URL: clip(d.asset.URL, maxURL), Policy: clip(d.policy, 256), Published: s.published}
 	tr := u.cfg.Trial.begun(r)
