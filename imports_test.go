@@ -74,7 +74,8 @@ var edges = map[string]struct {
 	"cmd/selfupdate-guard": { // runs before every start of a service: small, and up in milliseconds
 		own: []string{"cmd/internal/operate", "checksum", "selfupdate"},
 	},
-	"systemd": {}, // tests of the units only
+	"systemd":          {}, // tests of the units only
+	"internal/hostile": {}, // tests only
 }
 
 // neverReached is what a package must not link, however indirectly. The key
