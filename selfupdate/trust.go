@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -72,7 +73,8 @@ type Statement struct {
 	Key     string // which key, in its own notation
 	Version string // the version that the signature covers; "" when it states none
 
-	// Digest is zero when the signature is of Message.Sums. Else it is of the asset
+	// Digest is zero when the signature is of Message.Sums, which must then name the
+	// asset: a digest alone is one of any program and version. Else it is of the asset
 	// with that digest alone: then nobody signed the checksum file, and no version that
 	// stands there or in a name is bound by it.
 	Digest checksum.Digest
@@ -157,6 +159,7 @@ func (t Trust) signed(ctx context.Context, rel Release, sums sumsFile, inName bo
 	}
 	d, states := s.Digest, []string{s.Version}
 	if d.IsZero() {
+		sums.signed = true
 		list, err := sums.parse()
 		if err == nil {
 			d, err = sums.listed()
@@ -181,10 +184,21 @@ type sumsFile struct {
 	data   []byte
 	of     string // the asset that is asked about
 	chosen bool   // named by the caller, not found under a usual name
+	signed bool
 }
 
-func (s sumsFile) parse() (*checksum.File, error) {
-	list, err := checksum.ParseNamed(s.data, s.Name, s.of, s.chosen)
+// parse takes a digest without a name for the asset's, but not where that is signed:
+// it is signed for no name, so the server could offer another program under this one,
+// or an older version under this one's.
+func (s sumsFile) parse() (list *checksum.File, err error) {
+	if s.signed {
+		list, err = checksum.Parse(s.data)
+	} else {
+		list, err = checksum.ParseNamed(s.data, s.Name, s.of, s.chosen)
+	}
+	if s.signed && isErr(err, checksum.ErrBareDigest) {
+		err = errors.New("a digest without a name, which is signed for no asset: sign what sha256sum writes")
+	}
 	if err != nil {
 		return nil, s.unusable(err)
 	}
@@ -286,7 +300,8 @@ func (t Trust) verify(ctx context.Context, rel Release, m Message) (Statement, e
 		}
 	}
 	err := join(append(refused, others...)...) // one bad signature outweighs a missing one
-	if isErr(err, ErrNotFound) && len(refused) == 0 && !coming {
+	unknown := slices.ContainsFunc(others, func(err error) bool { return !isErr(err, ErrNotFound) })
+	if len(refused) == 0 && !unknown && !coming {
 		return Statement{}, fmt.Errorf("%w: the release is complete and has none: %w", ErrSignature, err)
 	}
 	return Statement{}, err

@@ -165,6 +165,35 @@ func TestSignedClass(t *testing.T) {
 	assert.Equal(t, Temporary, ClassOf(err))
 }
 
+// A signature that could not be asked for may be there: nobody knows that the release
+// was not signed.
+func TestSignatureUnknown(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		trust Trust
+		want  Class
+	}{
+		{"both are missing", Signed(missing{}, missing{}), Refused},
+		{"one can't be fetched", Signed(missing{}, unreachable{}), Temporary},
+		{"one can't be fetched, asked first", Signed(unreachable{}, missing{}), Temporary},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			rel := releaseOf(t, "v2", "v2")
+			rel.Lookup = nil
+			rel.Assets = append(rel.Assets, rel.asset("v2", "app.sha256", []byte(digests["v2"].Hex()+"  app\n")))
+			_, err := updater(t, installed(t, "v1"), func(c *Config) { c.Trust, c.Asset = tt.trust, "app" }).Apply(t.Context(), rel.Release)
+			assert.Equal(t, tt.want, ClassOf(err), "%v", err)
+			assert.Equal(t, tt.want == Refused, errors.Is(err, ErrSignature))
+		})
+	}
+}
+
+type unreachable struct{}
+
+func (unreachable) Verify(context.Context, Message) (Statement, error) {
+	return Statement{}, ErrNetwork
+}
+
 type missing struct{}
 
 func (missing) Verify(context.Context, Message) (Statement, error) { return Statement{}, ErrNotFound }

@@ -162,6 +162,44 @@ func TestApply(t *testing.T) {
 	}
 }
 
+// A digest alone is signed for no name: not for this program, when the publisher's key
+// signs others too, and not for the version that stands in the asset's name.
+func TestApplySignedDigestAlone(t *testing.T) {
+	for _, kind := range []string{"minisign", "openssl"} {
+		t.Run(kind, func(t *testing.T) {
+			s := newSigner(t, kind)
+			ending := map[string]string{"minisign": ".minisig", "openssl": ".sig"}[kind]
+			old := digestOf(checksum.SHA256, "the program v1.9").Hex()
+			server := "# version: v2\n" + digestOf(checksum.SHA256, "the server v2").Hex()
+			for _, tt := range []struct {
+				name, asset, template, content, sums string
+				want                                 error
+			}{
+				{"another program", "app", "", "the server v2", server, selfupdate.ErrNoChecksum},
+				{"another program, with the algorithm", "app", "", "the server v2", "# version: v2\nsha256:" + strings.Fields(server)[3], selfupdate.ErrNoChecksum},
+				{"named as it is", "app", "", "the server v2", server + "  server", selfupdate.ErrNoChecksum},
+				{"an old version", "app-v2", "{name}-{version}", "the program v1.9", old, selfupdate.ErrNoChecksum},
+				{"with a name", "app-v2", "{name}-{version}", "the program v2", digestOf(checksum.SHA256, "the program v2").Hex() + "  app-v2", nil},
+			} {
+				t.Run(tt.name, func(t *testing.T) {
+					rel := shelf{tt.asset: tt.content, tt.asset + ".sha256": tt.sums, tt.asset + ".sha256" + ending: s.sign(t, tt.sums)}
+					target := installed(t, s)
+					for _, trust := range []selfupdate.Trust{selfupdate.Signed(s.verifier(t)).AllowUnboundVersion(), selfupdate.Signed(s.verifier(t))} {
+						u := updater(t, target, trust, func(c *selfupdate.Config) { c.Asset = tt.template })
+						_, err := u.Apply(t.Context(), rel.release(t, "v2", tt.asset))
+						require.ErrorIs(t, err, tt.want)
+						want := "the program v1"
+						if tt.want == nil {
+							want = tt.content
+						}
+						assert.Equal(t, want, read(t, filepath.Dir(target), "app"))
+					}
+				})
+			}
+		})
+	}
+}
+
 // A program that a signature without a version let in is not good enough for a
 // policy that wants one: then the signature is asked for again.
 func TestApplyStricterTrust(t *testing.T) {

@@ -15,7 +15,8 @@
 //
 // A key says who signed, not for which program. When one key signs the releases of
 // several programs, the names of their assets must differ: the signed checksum file is
-// what ties a name to a digest.
+// what ties a name to a digest. One that is a digest alone ties it to none, and is
+// refused when it is what was signed.
 package signature
 
 import (

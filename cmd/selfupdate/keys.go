@@ -113,7 +113,7 @@ func unsigned(err error) error {
 func (v *verifyFlags) stated(s selfupdate.Statement, sums []byte) (checksum.Digest, string, error) {
 	d, states := s.Digest, "" // of the asset: nobody signed the checksum file
 	if d.IsZero() {
-		list, listed, err := v.parse(sums)
+		list, listed, err := v.parseSigned(sums)
 		if err != nil {
 			return d, "", err
 		}

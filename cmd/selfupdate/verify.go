@@ -140,6 +140,20 @@ func (v *verifyFlags) parse(data []byte) (*checksum.File, checksum.Digest, error
 	if errors.Is(err, checksum.ErrBareDigest) && !v.named { // whoever names both files means this one, if it says its algorithm
 		list, err = checksum.ParseNamed(data, "", v.name, true)
 	}
+	return v.find(list, err)
+}
+
+// parseSigned is parse for a file whose signature is to count: as for apply, that is of
+// names and their digests, never of a digest alone.
+func (v *verifyFlags) parseSigned(data []byte) (*checksum.File, checksum.Digest, error) {
+	list, err := checksum.Parse(data)
+	if errors.Is(err, checksum.ErrBareDigest) {
+		err = errors.New("a digest without a name, which is signed for no asset: sign what sha256sum writes")
+	}
+	return v.find(list, err)
+}
+
+func (v *verifyFlags) find(list *checksum.File, err error) (*checksum.File, checksum.Digest, error) {
 	var d checksum.Digest
 	if err == nil {
 		d, err = list.Lookup(v.name)
