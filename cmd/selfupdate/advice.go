@@ -51,6 +51,8 @@ func (a advice) about(err error, e *env) string {
 		return "too late: restart the service, and the program before comes back; see selfupdate status --target " + quote(e.target)
 	case is(selfupdate.ErrRecordFormat):
 		return "use a newer selfupdate"
+	case is(selfupdate.ErrSignature): // another may be missing besides
+		return a.refusal(err, e.command)
 	case is(selfupdate.ErrNotFound):
 		return a.notFound()
 	case is(selfupdate.ErrLimited):

@@ -24,13 +24,14 @@ func signedRelease(t *testing.T) (dir, url string) {
 		"app":           string(v2),
 		"checksums.txt": "# version: v2\n" + hex256(v2) + "  app\n",
 		"unbound.txt":   hex256(v2) + "  app\n",
+		"alone.sha256":  "# version: v2\n" + hex256(v2) + "\n",
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644))
 	}
 	cmd := exec.CommandContext(t.Context(), "sh", "-ec", `
 		minisign -G -W -p mini.pub -s mini.key
 		minisign -G -W -p other.pub -s other.key
-		for f in checksums unbound; do minisign -S -s mini.key -m $f.txt; done
+		for f in checksums.txt unbound.txt alone.sha256; do minisign -S -s mini.key -m $f; done
 		openssl ecparam -name prime256v1 -genkey -noout -out ec.key
 		openssl pkey -in ec.key -pubout -out ec.pub
 		openssl dgst -sha256 -sign ec.key checksums.txt | openssl base64 -out checksums.txt.sig
@@ -63,7 +64,9 @@ func TestApplyKey(t *testing.T) {
 		{"ECDSA", "v2", []string{"--key", key("ec.pub")}, 0, "trust: signed by ecdsa-p256 "},
 		{"one of two", "v2", []string{"--key", key("other.pub"), "--key", key("ec.pub")}, 0, "as version v2"},
 		{"another's", "v2", []string{"--key", key("other.pub")}, 3, "signed with another key"},
+		{"another's, and none by the other tool", "v2", []string{"--key", key("other.pub"), "--key", key("ec.pub"), "--sums-url", url + "/unbound.txt"}, 3, "do not install this"},
 		{"another version", "v3", []string{"--key", key("mini.pub")}, 3, "old release"},
+		{"a digest alone", "v2", []string{"--key", key("mini.pub"), "--sums-url", url + "/alone.sha256"}, 3, "signed for no asset"},
 		{"no version", "v2", []string{"--key", key("mini.pub"), "--sums-url", url + "/unbound.txt"}, 3, "--allow-unbound-version"},
 		{"no version, allowed", "v2", []string{"--key", key("mini.pub"), "--sums-url", url + "/unbound.txt", "--allow-unbound-version"}, 0, "for any version"},
 		{"no signature", "v2", []string{"--key", key("mini.pub"), "--sums-url", url + "/unsigned/checksums.txt"}, 1, "checksums.txt.minisig"},
@@ -100,6 +103,9 @@ func TestVerifyKey(t *testing.T) {
 		{"no version", "unbound.txt", []string{"--key", in("mini.pub")}, 0, "it states no version"},
 		{"no version, one wanted", "unbound.txt", []string{"--key", in("mini.pub"), "--version", "v2"}, 3, "does not state a version"},
 		{"another version", "checksums.txt", []string{"--key", in("mini.pub"), "--version", "v3"}, 3, "version mismatch"},
+		{"a digest alone, signed", "alone.sha256", []string{"--key", in("mini.pub")}, 3, "signed for no asset"},
+		{"a digest alone, signed, named", "alone.sha256", []string{"--key", in("mini.pub"), "--name", "app"}, 3, "signed for no asset"},
+		{"a digest alone", "alone.sha256", []string{"--name", "app"}, 0, "ok"},
 		{"another's key", "checksums.txt", []string{"--key", in("other.pub")}, 3, "signed with another key"},
 		{"no signature", "unsigned/checksums.txt", []string{"--key", in("mini.pub")}, 3, "signature does not verify"},
 		{"no key", "checksums.txt", []string{"--key", in("checksums.txt")}, 2, "unusable public key"},
@@ -113,6 +119,7 @@ func TestVerifyKey(t *testing.T) {
 			code, out := selfupdateTool(t, append(args, in("app"))...)
 			assert.Equal(t, tt.code, code, "%s", out)
 			assert.Contains(t, out, tt.says)
+			assert.NotContains(t, out, "URL", "nothing is fetched")
 		})
 	}
 }
