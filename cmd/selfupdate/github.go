@@ -181,16 +181,24 @@ func mentions(name, word string) bool {
 	}
 }
 
-// list joins names for a person, not too many.
+// list joins names for a person, not too many and none too long: a server chose them.
 func list(names []string) string {
-	const most = 20
+	const most, longest = 20, 80
 	if len(names) == 0 {
 		return "none"
 	}
-	if len(names) > most {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	var shown []string
+	for _, n := range names[:min(len(names), most)] {
+		if len(n) > longest {
+			n = strings.ToValidUTF8(n[:longest], "") + "…"
+		}
+		shown = append(shown, n)
 	}
-	return strings.Join(names, ", ")
+	s := strings.Join(shown, ", ")
+	if len(names) > most {
+		s += fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return s
 }
 
 // readToken reads a token; blanks and line feeds around it are no part of it.
