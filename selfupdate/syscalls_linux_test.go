@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,7 +59,12 @@ func callsBelow(t testing.TB, trace, dir string) (calls []call) {
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<20)
 	of, main, seen := regexp.MustCompile(`^(\d+) +(\w+)\(`), "", map[string]int{}
+	rest := regexp.MustCompile(`^(\d+) +<\.\.\. \w+ resumed>(.*)`)
+	open := -1 // the call that was interrupted by another thread's line
 	for lines.Scan() {
+		if m := rest.FindStringSubmatch(lines.Text()); m != nil && m[1] == main && open >= 0 {
+			calls[open].line = strings.TrimSuffix(calls[open].line, " <unfinished ...>") + m[2]
+		}
 		m := of.FindStringSubmatch(lines.Text())
 		if m == nil {
 			continue
@@ -73,8 +79,10 @@ func callsBelow(t testing.TB, trace, dir string) (calls []call) {
 			continue
 		}
 		seen[m[2]]++
+		open = -1
 		if strings.Contains(lines.Text(), dir) {
 			calls = append(calls, call{m[2], lines.Text(), seen[m[2]]})
+			open = len(calls) - 1
 		}
 	}
 	require.NoError(t, lines.Err())
@@ -135,7 +143,7 @@ func (o operation) hitAt(t *testing.T, c call, fault string, well bool) {
 	if fault == faults[0] {
 		require.Equal(t, -1, code, "%s: not killed", name)
 	} else {
-		require.Contains(t, fmt.Sprint(hit), "(INJECTED)", name)
+		require.True(t, slices.ContainsFunc(hit, func(c call) bool { return strings.Contains(c.line, "(INJECTED)") }), "%s: not injected", name)
 	}
 	r.full = strings.Contains(fault, "ENOSPC")
 	o.check(t, r, err, true, well, name)
