@@ -207,12 +207,8 @@ func unsafe(name string) bool {
 	return false
 }
 
-func clean(name string) string {
-	for strings.HasPrefix(name, "./") {
-		name = strings.TrimLeft(name[2:], "/")
-	}
-	return name
-}
+// clean is what an extractor makes of a name: bin//app is bin/app once more.
+func clean(name string) string { return path.Clean(name) }
 
 // quote makes a name that may be a megabyte of anything fit for an error.
 func quote(name string) string {

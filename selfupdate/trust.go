@@ -46,6 +46,10 @@ func (t Trust) AllowUnboundVersion() Trust {
 
 // Verifier checks a detached signature. It decides nothing else: whether the
 // version is the one that was asked for is checked here.
+//
+// When it has a method Keys() []string too, that is all that [Statement.Key] can be:
+// then a program that another key let in is verified again, although its version and
+// URL are those recorded.
 type Verifier interface {
 	// Verify returns what the signature states, or an error that matches
 	// ErrSignature (or ErrNotFound: there is no such signature).
@@ -113,9 +117,21 @@ func (t Trust) satisfied(policy string) bool {
 	case !t.pinned.IsZero():
 		return true // the digest itself is compared
 	case len(t.verifiers) > 0:
-		return strings.HasPrefix(policy, signedPrefix) && (t.unbound || !strings.HasSuffix(policy, anyVersion))
+		return t.knowsKey(policy) && (t.unbound || !strings.HasSuffix(policy, anyVersion))
 	}
 	return policy != ""
+}
+
+// knowsKey reports whether a policy is by a key that is still trusted: what a key let
+// in that was taken out since, because it leaked perhaps, is asked about again.
+func (t Trust) knowsKey(policy string) bool {
+	by, signed := strings.CutPrefix(policy, signedPrefix)
+	return signed && slices.ContainsFunc(t.verifiers, func(v Verifier) bool {
+		k, tells := v.(interface{ Keys() []string })
+		return !tells || slices.ContainsFunc(k.Keys(), func(key string) bool {
+			return strings.HasPrefix(by, clip(key, maxKey)+", ")
+		})
+	})
 }
 
 // String says the policy in words, as it is recorded.
@@ -224,11 +240,12 @@ func (s sumsFile) unusable(err error) error {
 const (
 	signedPrefix = "signed by "
 	anyVersion   = ", for any version"
+	maxKey       = 96 // bytes of a key's name as recorded
 )
 
 // signedBy says in words what a signature vouched for; short enough for the record.
 func signedBy(key, version string) string {
-	key = clip(key, 96)
+	key = clip(key, maxKey)
 	if version == "" {
 		return signedPrefix + key + anyVersion
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -215,6 +216,41 @@ func TestApplyStricterTrust(t *testing.T) {
 	}
 	_, err := updater(t, target, strict).Apply(t.Context(), rel)
 	require.ErrorIs(t, err, selfupdate.ErrVersionNotBound)
+}
+
+// What a key let in that is not trusted any more, because it leaked perhaps, is no
+// "nothing to do": the release must be signed with one that is.
+func TestApplyKeyTakenOut(t *testing.T) {
+	for _, kind := range []string{"minisign", "openssl"} {
+		t.Run(kind, func(t *testing.T) {
+			leaked, ours := newSigner(t, kind), newSigner(t, kind)
+			files := published(t, leaked, "v2")
+			rel := files.release(t, "v2", "app")
+			target := installed(t, leaked)
+			for _, want := range []selfupdate.Outcome{selfupdate.Updated, selfupdate.UpToDate} {
+				res, err := updater(t, target, selfupdate.Signed(leaked.verifier(t))).Apply(t.Context(), rel)
+				require.NoError(t, err)
+				assert.Equal(t, want, res.Outcome)
+			}
+			both, one := selfupdate.Signed(ours.verifier(t), leaked.verifier(t)), selfupdate.Signed(ours.verifier(t))
+			delete(files, "checksums.txt") // whatever asks does not get far
+			res, err := updater(t, target, both).Apply(t.Context(), rel)
+			require.NoError(t, err)
+			assert.Equal(t, selfupdate.UpToDate, res.Outcome)
+			_, err = updater(t, target, one).Apply(t.Context(), rel)
+			require.ErrorIs(t, err, selfupdate.ErrNotFound)
+
+			maps.Copy(files, published(t, leaked, "v2"))
+			_, err = updater(t, target, one).Apply(t.Context(), rel)
+			require.ErrorIs(t, err, selfupdate.ErrSignature)
+
+			maps.Copy(files, published(t, ours, "v2"))
+			res, err = updater(t, target, one).Apply(t.Context(), rel)
+			require.NoError(t, err)
+			assert.Equal(t, selfupdate.UpToDate, res.Outcome, "the bytes are the same")
+			assert.Contains(t, res.Policy, ours.verifier(t).(interface{ Keys() []string }).Keys()[0])
+		})
+	}
 }
 
 // Nobody signed the checksum file: whatever it says beside the one digest that the

@@ -60,6 +60,15 @@ type ecdsaKey struct {
 
 type ecdsaVerifier struct{ keys []ecdsaKey }
 
+// Keys is for the core, as [selfupdate.Verifier] says.
+func (v *ecdsaVerifier) Keys() []string {
+	names := make([]string, len(v.keys))
+	for i, k := range v.keys {
+		names[i] = k.id
+	}
+	return names
+}
+
 // Verify implements [selfupdate.Verifier].
 func (v *ecdsaVerifier) Verify(ctx context.Context, m selfupdate.Message) (selfupdate.Statement, error) {
 	text, err := m.Signature(ctx, m.SumsName+".sig")
@@ -105,14 +114,12 @@ func (v *ecdsaVerifier) verify(text, sum []byte) (key string, err error) {
 	if err != nil {
 		return "", err
 	}
-	names := make([]string, len(v.keys))
-	for i, k := range v.keys {
+	for _, k := range v.keys {
 		if ecdsa.VerifyASN1(k.PublicKey, sum, sig) {
 			return k.id, nil
 		}
-		names[i] = k.id
 	}
-	return "", fmt.Errorf("%w: not by %s, or of something else", ErrInvalid, strings.Join(names, ", nor "))
+	return "", fmt.Errorf("%w: not by %s, or of something else", ErrInvalid, strings.Join(v.Keys(), ", nor "))
 }
 
 // maxECDSA is more than a signature has in any layout.

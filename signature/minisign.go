@@ -40,6 +40,17 @@ func Minisign(keys ...string) (selfupdate.Verifier, error) {
 
 type minisignVerifier struct{ keys []minisign.PublicKey }
 
+// Keys is for the core, as [selfupdate.Verifier] says.
+func (v *minisignVerifier) Keys() []string {
+	names := make([]string, len(v.keys))
+	for i, k := range v.keys {
+		names[i] = minisignName(k.ID())
+	}
+	return names
+}
+
+func minisignName(id uint64) string { return fmt.Sprintf("minisign %016X", id) }
+
 // Verify implements [selfupdate.Verifier].
 func (v *minisignVerifier) Verify(ctx context.Context, m selfupdate.Message) (selfupdate.Statement, error) {
 	text, err := m.Signature(ctx, m.SumsName+".minisig")
@@ -60,7 +71,7 @@ func (v *minisignVerifier) Verify(ctx context.Context, m selfupdate.Message) (se
 		return selfupdate.Statement{}, fmt.Errorf("%w by the key %016X", ErrInvalid, sig.KeyID)
 	}
 	version, err := versionIn(sig.TrustedComment)
-	return selfupdate.Statement{Key: fmt.Sprintf("minisign %016X", sig.KeyID), Version: version}, err
+	return selfupdate.Statement{Key: minisignName(sig.KeyID), Version: version}, err
 }
 
 // versionIn returns the version that a trusted comment states, "" for none.
