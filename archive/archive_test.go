@@ -134,6 +134,7 @@ func TestUnpackRefused(t *testing.T) {
 		{"two", gz(t, tarOf(t, app, app)), "", "two files"},
 		{"two in two directories", gz(t, tarOf(t, file{name: "a/app"}, file{name: "b/app"})), "", "two files"},
 		{"a link of that name behind it", gz(t, tarOf(t, app, file{name: "app", kind: tar.TypeSymlink, link: "/x"})), "", "two files"},
+		{"the same path in other words", gz(t, tarOf(t, file{name: "bin/app"}, file{name: "bin/.//app"})), "bin/app", "two files"},
 		{"with and without .exe", gz(t, tarOf(t, app, file{name: "app.exe"})), "", "two files"},
 		{"..", gz(t, tarOf(t, file{name: "../app", content: program})), "", "points out"},
 		{".. inside", gz(t, tarOf(t, file{name: "a/../../app", content: program})), "", "points out"},
