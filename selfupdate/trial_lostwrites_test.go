@@ -93,12 +93,12 @@ func (c *cuts) first(t *testing.T, o operation, at int) bool {
 		case long() || i < 2 && (at+i)%2 == 0:
 			after.settles(at%2 == 0, name)
 		case i < 2:
-			c.again(t, o, after, next, at, name)
+			c.again(t, o, after, next, at, i, name)
 		}
 		if long() {
 			again, next := r.boots(t, l, survives)
 			o.booted(again, err, *off, name)
-			c.again(t, o, again, next, at, name)
+			c.again(t, o, again, next, at, i, name)
 			_ = os.RemoveAll(filepath.Dir(again.path))
 		}
 		_ = os.RemoveAll(filepath.Dir(after.path))
@@ -119,15 +119,18 @@ func (o operation) booted(r *rig, err error, off bool, name string) {
 	r.invariants(name)
 }
 
-// again cuts the power in the start after a power cut: in the long form at each
-// operation of it, else at one. What l holds is what the machine r found.
-func (c *cuts) again(t *testing.T, o operation, r *rig, l *lossy, at int, name string) {
+// again cuts the power in the start after a power cut: at one operation of it; in the
+// long form, when nothing or everything survived the first, at every fifth, beginning
+// with another each time. (At each after each outcome it would be hundreds of thousands.)
+// What l holds is what the machine r found.
+func (c *cuts) again(t *testing.T, o operation, r *rig, l *lossy, at, outcome int, name string) {
 	found := l.survivors(at)[0] // nothing is pending yet
 	seen := r
-	for second := 1; ; second++ {
-		if !long() {
-			second = 1 + (at*7+c.points2*13)%30
-		}
+	second, stride := 1+(at*7+c.points2*13)%30, 0
+	if long() && outcome < 2 {
+		second, stride = 1+(at*2+outcome)%5, 5
+	}
+	for ; ; second += stride {
 		r, l := seen.boots(t, l, found)
 		r.clock.boot = seen.clock.boot
 		off := r.cutAt(second)
@@ -151,7 +154,7 @@ func (c *cuts) again(t *testing.T, o operation, r *rig, l *lossy, at int, name s
 			_ = os.RemoveAll(filepath.Dir(after.path))
 		}
 		_ = os.RemoveAll(filepath.Dir(r.path))
-		if !*off || !long() {
+		if !*off || stride == 0 {
 			return
 		}
 	}
