@@ -214,6 +214,7 @@ func (t *target) seen(mark string) {
 	if err != nil {
 		return
 	}
+	f.inherit()
 	_, err = f.Write([]byte(boot))
 	err = join(err, f.Close())
 	if err == nil {

@@ -3,6 +3,7 @@ package selfupdate
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -15,7 +16,7 @@ import (
 // through which fault and power-cut tests run the real code. Paths are absolute.
 type ops struct {
 	create   func(path string) (file, error) // new, exclusive, no link followed, 0600
-	open     func(path string) (file, error) // for reading, no link followed, a pipe does not block
+	open     func(path string) (file, error) // for reading, a regular file, no link followed
 	link     func(from, to string) error
 	rename   func(from, to string) error
 	remove   func(path string) error // nil when it is gone already
@@ -44,6 +45,7 @@ type file interface {
 	Stat() (fs.FileInfo, error)
 	Chmod(mode fs.FileMode) error
 	Chown(uid, gid int) error
+	inherit() // by root in a directory of another user's: gives that user the new file
 	setXattr(name, value string) error
 	dropACL() error           // one that was inherited from the directory
 	reserve(size int64) error // disk space, without changing the file's size
@@ -66,9 +68,9 @@ type space struct{ bytes, inodes uint64 }
 
 // system returns the operations of the machine.
 func system() ops {
-	return ops{
+	return pinned(ops{
 		create:   func(p string) (file, error) { return openOS(p, os.O_RDWR|os.O_CREATE|os.O_EXCL|noFollow, true) },
-		open:     func(p string) (file, error) { return openOS(p, os.O_RDONLY|noFollow|nonBlock, false) },
+		open:     openRegular,
 		link:     os.Link,
 		rename:   os.Rename,
 		remove:   func(p string) error { return unless(os.Remove(p), fs.ErrNotExist) },
@@ -87,12 +89,24 @@ func system() ops {
 		mono:     monotonic,
 		boot:     bootID,
 		sleep:    sleep,
-	}
+	})
 }
 
 type osFile struct {
 	*os.File
 	writer bool
+	heir   heir
+}
+
+// heir is who gets what root makes in a directory of another user's: that
+// directory's owner, whose program could not read its record otherwise. Zero: nobody.
+type heir struct{ uid, gid int }
+
+// inherit gives a new file away. Where that can't be, it stays root's.
+func (f osFile) inherit() {
+	if f.heir.uid > 0 {
+		_ = f.Chown(f.heir.uid, f.heir.gid)
+	}
 }
 
 func openOS(path string, flag int, writer bool) (file, error) {
@@ -100,8 +114,29 @@ func openOS(path string, flag int, writer bool) (file, error) {
 	if err != nil {
 		return nil, err
 	}
-	return osFile{f, writer}, nil
+	return osFile{File: f, writer: writer}, nil
 }
+
+// openRegular opens a file for reading. A pipe whose other end somebody holds open
+// would block the first read for ever, and a device might never end.
+func openRegular(path string) (file, error) {
+	f, err := openOS(path, os.O_RDONLY|noFollow|nonBlock, false)
+	if err != nil {
+		return nil, err
+	}
+	fi, err := f.Stat()
+	if err == nil && !fi.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("%w: %v", errNoFile, fi.Mode().Type())}
+	}
+	if err != nil {
+		_ = f.Close() // it was only read
+		return nil, err
+	}
+	return f, nil
+}
+
+// errNoFile is for a pipe, a device or a directory where a file of ours should be.
+var errNoFile = fmt.Errorf("%w: not a regular file", ErrUnsafeDir)
 
 // Close closes the file and, after writing, waits for children that another
 // goroutine is starting: between fork and exec they have the file open too, and

@@ -24,9 +24,13 @@ var errHeld = errors.New("lock is held")
 // never removes: a lock file that comes and goes can be held twice. The lock ends
 // with the process at the latest.
 func lockFile(path string) (func(), error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|noFollow, 0o600)
+	f, err := openLock(path)
 	if err != nil {
 		return nil, err
+	}
+	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
+		_ = f.Close()
+		return nil, join(err, &fs.PathError{Op: "open", Path: path, Err: errNoFile})
 	}
 	for {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -99,6 +103,9 @@ var causes = []struct {
 	{unix.EACCES, ErrPermission, "this user may not; replacing a file needs write permission for its directory"},
 	{unix.EPERM, ErrPermission, "not allowed for this user, or the file or directory is immutable (lsattr)"},
 	{unix.ELOOP, ErrUnsafeDir, "a symbolic link is where none may be"},
+	{unix.EISDIR, ErrUnsafeDir, "a directory is where a file should be"},
+	{unix.ENOTDIR, ErrUnsafeDir, "a file is where a directory should be"},
+	{unix.ENXIO, ErrUnsafeDir, "a socket is where a file should be"},
 }
 
 // noLinks reports whether err says that hard links can't be made here, so that a

@@ -22,7 +22,7 @@ var errHeld = errors.New("lock is held")
 
 // lockFile takes LockFileEx on the file at path, which ends with the process.
 func lockFile(path string) (func(), error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := openLock(path)
 	if err != nil {
 		return nil, err
 	}

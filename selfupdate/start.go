@@ -119,6 +119,8 @@ func (t *target) beginStable(r record, pre bool) (Start, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && r.Current != nil && pre:
 		return t.putBack(r)
+	case errors.Is(err, fs.ErrNotExist):
+		return Start{}, failed("read target", t.target, ErrNoTarget)
 	case err != nil:
 		return Start{}, failed("read target", t.target, err)
 	}

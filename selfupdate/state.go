@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"time"
 )
@@ -39,8 +38,8 @@ func (t *target) read() (record, error) {
 		return record{}, failed("read record", t.record(), err)
 	}
 	defer func() { _ = f.Close() }()
-	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
-		return record{}, failed("read record", t.record(), join(err, fmt.Errorf("%w: the record is no file", ErrUnsafeDir)))
+	if err := t.checkState(t.state); err != nil { // else somebody planted it
+		return record{}, err
 	}
 	data, err := readLimited(f, maxRecord+1)
 	if err != nil {
@@ -114,6 +113,9 @@ func (t *target) changeInRoom(change func(r *record) error) error {
 }
 
 func (t *target) acquireState(ctx context.Context) (func(), error) {
+	if err := t.checkState(t.state); err != nil { // a lock file must not be made in somebody else's directory
+		return nil, err
+	}
 	deadline := t.sys.mono() + stateLockWait
 	for {
 		release, err := t.sys.lock(t.stateLock())
@@ -139,6 +141,7 @@ func (t *target) write(data []byte) error {
 	if err != nil {
 		return failed("write record", t.record(), err)
 	}
+	f.inherit()
 	_, err = f.Write(data)
 	if err == nil {
 		err = f.Sync()

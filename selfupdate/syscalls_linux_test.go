@@ -17,7 +17,7 @@ import (
 )
 
 // fileCalls are the system calls that this package makes on files.
-const fileCalls = "openat,read,pread64,write,close,fsync,fallocate,sync_file_range,flock,fstat,newfstatat,statx,statfs," +
+const fileCalls = "openat,openat2,read,pread64,write,close,fsync,fallocate,sync_file_range,flock,fstat,newfstatat,statx,statfs," +
 	"getdents64,readlinkat,link,linkat,rename,renameat,renameat2,unlink,unlinkat,mkdirat,fchmod,fchown,fgetxattr,fsetxattr,fremovexattr,getxattr,lgetxattr"
 
 // changingCalls are those of them that change something on disk, fsync aside.
@@ -81,7 +81,7 @@ func callsBelow(t testing.TB, trace, dir string) (calls []call) {
 		seen[m[2]]++
 		open = -1
 		if strings.Contains(lines.Text(), dir) {
-			calls = append(calls, call{m[2], lines.Text(), seen[m[2]]})
+			calls = append(calls, call{m[2], wholePaths(lines.Text()), seen[m[2]]})
 			open = len(calls) - 1
 		}
 	}
