@@ -55,6 +55,9 @@ type Unpacker struct {
 	MaxUnpacked int64
 }
 
+// String returns Entry, by which the core tells two programs of one archive apart.
+func (u Unpacker) String() string { return u.Entry }
+
 // Unpack implements [selfupdate.Unpacker]. Errors of the content match
 // [selfupdate.ErrFormat] or [selfupdate.ErrTooLarge]. The end of the file is only
 // reported once the rest of the archive was read, so that a second file of that name

@@ -85,7 +85,9 @@ type Config struct {
 // Unpacker takes one program out of an archive.
 type Unpacker interface {
 	// Unpack returns the program in an archive of size bytes. name is what
-	// [Config.Name] says. The reader is closed by the caller.
+	// [Config.Name] says. The reader is closed by the caller. An Unpacker that can take
+	// different files out of one archive has a String method that says which: what was
+	// installed from that archive, or rejected, is remembered with it.
 	Unpack(ctx context.Context, archive io.ReaderAt, size int64, name string) (io.ReadCloser, error)
 }
 

@@ -96,6 +96,7 @@ type decision struct {
 	asset  Asset
 	want   checksum.Digest // zero when the record alone was enough
 	policy string
+	inside string          // the file of an archive that is asked for
 	here   checksum.Digest // what the target was when this was decided
 	have   *entry          // a good program on disk that is the wanted one
 }
@@ -117,7 +118,8 @@ func (u *Updater) preflight(rel Release) (Asset, error) {
 
 // decide finds the digest that is wanted and compares that with what is here.
 func (u *Updater) decide(ctx context.Context, rel Release, asset Asset, r record) (decision, error) {
-	d := decision{asset: asset, action: NothingToDo}
+	r = u.seen(r)
+	d := decision{asset: asset, inside: u.inside(), action: NothingToDo}
 	if r.Current != nil {
 		d.here = r.Current.SHA256
 	}

@@ -67,6 +67,7 @@ type record struct {
 type entry struct {
 	SHA256    checksum.Digest `json:"sha256"`
 	Published checksum.Digest `json:"published,omitzero"` // what the publisher listed, when that is another digest
+	Inside    string          `json:"inside,omitempty"`   // which file of that archive, when it is not named as the target
 	Version   string          `json:"version,omitempty"`
 	URL       string          `json:"url,omitempty"`
 	Policy    string          `json:"policy,omitempty"` // the trust that held
@@ -128,6 +129,7 @@ const (
 type rejection struct {
 	SHA256    checksum.Digest `json:"sha256"`
 	Published checksum.Digest `json:"published,omitzero"`
+	Inside    string          `json:"inside,omitempty"`
 	Version   string          `json:"version,omitempty"`
 	Class     string          `json:"class"`
 	Verdict   string          `json:"verdict"`

@@ -23,6 +23,7 @@ const (
 type refusal struct {
 	Want   checksum.Digest `json:"want"`
 	URL    string          `json:"url"`
+	Inside string          `json:"inside,omitempty"` // as in entry
 	Count  int             `json:"count"`
 	BootID string          `json:"boot_id,omitempty"`
 	Mono   int64           `json:"mono"` // of the last one, in ns
@@ -70,7 +71,7 @@ func (f refusal) backoff() time.Duration {
 func (r *record) refusal(d decision) *refusal {
 	url := clip(d.asset.URL, maxURL)
 	for i := range r.Refusals {
-		if f := &r.Refusals[i]; f.Want.Equal(d.want) && f.URL == url {
+		if f := &r.Refusals[i]; f.Want.Equal(d.want) && f.URL == url && f.Inside == d.inside {
 			return f
 		}
 	}
@@ -115,18 +116,18 @@ func (u *Updater) refused(ctx context.Context, rel Release, seen record, d decis
 			return nil
 		}
 		if isErr(err, ErrProbe) && !isErr(err, errEnded) {
-			j := rejection{SHA256: s.sha256, Published: s.published, Version: rel.Version, Class: classExec, Verdict: verdictGuilty, Reason: reason}
+			j := rejection{SHA256: s.sha256, Published: s.published, Inside: d.inside, Version: rel.Version, Class: classExec, Verdict: verdictGuilty, Reason: reason}
 			if isErr(err, context.DeadlineExceeded) {
 				j.Class = classHang
 			}
 			r.reject(j)
 			return nil
 		}
-		f := refusal{Want: d.want, URL: clip(d.asset.URL, maxURL)}
+		f := refusal{Want: d.want, URL: clip(d.asset.URL, maxURL), Inside: d.inside}
 		if old := r.refusal(d); old != nil {
 			f = *old
 		}
-		r.Refusals = slices.DeleteFunc(r.Refusals, func(o refusal) bool { return o.Want.Equal(f.Want) && o.URL == f.URL })
+		r.Refusals = slices.DeleteFunc(r.Refusals, func(o refusal) bool { return o.Want.Equal(f.Want) && o.URL == f.URL && o.Inside == f.Inside })
 		f.Count++
 		f.BootID, f.Mono, f.Reason = t.sys.boot(), int64(t.sys.mono()), clip(reason, 128)
 		r.Refusals = append(r.Refusals, f)

@@ -150,7 +150,7 @@ func (t *target) leftAlready(r *record, c entry, opts RollbackOptions, service b
 		r.Rejected = slices.DeleteFunc(r.Rejected, func(j rejection) bool { return j.SHA256.Equal(c.SHA256) })
 		return nil
 	}
-	r.reject(rejection{SHA256: c.SHA256, Published: c.Published, Version: c.Version, Class: classManual, Verdict: verdictManual, Reason: clip(opts.Reason, maxReason)})
+	r.reject(rejection{SHA256: c.SHA256, Published: c.Published, Inside: c.Inside, Version: c.Version, Class: classManual, Verdict: verdictManual, Reason: clip(opts.Reason, maxReason)})
 	if r.Spare != nil && r.Spare.SHA256.Equal(c.SHA256) {
 		r.Spare = nil
 	}

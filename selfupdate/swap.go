@@ -157,12 +157,12 @@ func (t *target) announce(seen record, tr trial) error {
 		if r.Phase == phaseTrial {
 			return failed("record", t.record(), ErrOnTrial)
 		}
-		for _, d := range []checksum.Digest{tr.Candidate.SHA256, tr.Candidate.Published} {
-			j := r.rejection(d)
-			if j.bars() { // meanwhile
+		for i := range r.Rejected {
+			j := &r.Rejected[i]
+			if j.rejects(tr.Candidate) && j.bars() { // meanwhile
 				return failed("record", t.record(), ErrRejected)
 			}
-			if j != nil && d.Equal(j.SHA256) {
+			if j.SHA256.Equal(tr.Candidate.SHA256) {
 				j.Tries++
 			}
 		}

@@ -154,26 +154,44 @@ func (t Trust) wanted(ctx context.Context, rel Release, asset Asset, sumsName st
 	if !t.pinned.IsZero() {
 		return t.pinned, t.String(), nil
 	}
-	f, data, err := t.fetchSums(ctx, rel, asset, sumsName)
-	if err != nil {
-		return checksum.Digest{}, "", err
+	names := []string{asset.Name + ".sha256", asset.Name + ".sha512", "checksums.txt", "SHA256SUMS"}
+	if sumsName = cmp.Or(sumsName, rel.Sums); sumsName != "" {
+		names = []string{sumsName}
 	}
-	sums := sumsFile{Asset: f, data: data, of: asset.Name, chosen: rel.Sums != "" || sumsName != ""}
-	if len(t.verifiers) > 0 {
-		return t.signed(ctx, rel, sums, inName)
+	var unsigned error // the first checksum file has no signature: another may have one
+	for {
+		sums, rest, err := t.fetchSums(ctx, rel, asset, names)
+		switch {
+		case err != nil && unsigned != nil && (ClassOf(err) == Refused || isErr(err, ErrNotFound)):
+			return checksum.Digest{}, "", unsigned
+		case err != nil:
+			return checksum.Digest{}, "", err
+		}
+		sums.chosen = sumsName != ""
+		if len(t.verifiers) == 0 {
+			d, err := sums.listed()
+			return d, t.String(), err
+		}
+		d, policy, none, err := t.signed(ctx, rel, sums, inName)
+		if unsigned = cmp.Or(unsigned, err); !none {
+			return d, policy, err
+		}
+		if names = rest; len(names) == 0 {
+			return checksum.Digest{}, "", unsigned
+		}
 	}
-	d, err := sums.listed()
-	return d, t.String(), err
 }
 
-// signed is wanted for a release whose checksum file, or asset, must be signed.
-func (t Trust) signed(ctx context.Context, rel Release, sums sumsFile, inName bool) (checksum.Digest, string, error) {
+// signed is wanted for a release whose checksum file, or asset, must be signed. none
+// says that there is no signature, neither a good nor a bad one.
+func (t Trust) signed(ctx context.Context, rel Release, sums sumsFile, inName bool) (d checksum.Digest, policy string, none bool, err error) {
 	m := Message{Asset: sums.of, Version: rel.Version, SumsName: sums.Name, Sums: sums.data, Listed: sums.listed}
-	s, err := t.verify(ctx, rel, m) // before a byte of it is parsed
+	s, none, err := t.verify(ctx, rel, m) // before a byte of it is parsed
 	if err != nil {
-		return checksum.Digest{}, "", failed("verify signature", sums.URL, err)
+		return d, "", none, failed("verify signature", sums.URL, err)
 	}
-	d, states := s.Digest, []string{s.Version}
+	d = s.Digest
+	states := []string{s.Version}
 	if d.IsZero() {
 		sums.signed = true
 		list, err := sums.parse()
@@ -181,7 +199,7 @@ func (t Trust) signed(ctx context.Context, rel Release, sums sumsFile, inName bo
 			d, err = sums.listed()
 		}
 		if err != nil {
-			return checksum.Digest{}, "", err
+			return d, "", false, err
 		}
 		if states = append(states, list.Version()); inName {
 			states = append(states, rel.Version)
@@ -189,9 +207,9 @@ func (t Trust) signed(ctx context.Context, rel Release, sums sumsFile, inName bo
 	}
 	version, err := t.bound(states, rel.Version)
 	if err != nil {
-		return checksum.Digest{}, "", failed("verify signature", sums.URL, err)
+		return d, "", false, failed("verify signature", sums.URL, err)
 	}
-	return d, signedBy(s.Key, version), nil
+	return d, signedBy(s.Key, version), false, nil
 }
 
 // sumsFile is a checksum file, not parsed yet.
@@ -252,19 +270,12 @@ func signedBy(key, version string) string {
 	return signedPrefix + key + ", as version " + clip(strings.Trim(strconv.QuoteToASCII(version), `"`), maxVersion)
 }
 
-// fetchSums reads the checksum file: the one that was named, else the first of
-// the usual ones that is there.
-func (t Trust) fetchSums(ctx context.Context, rel Release, asset Asset, name string) (Asset, []byte, error) {
-	names := []string{asset.Name + ".sha256", asset.Name + ".sha512", "checksums.txt", "SHA256SUMS"}
-	if name == "" {
-		name = rel.Sums
-	}
-	if name != "" {
-		names = []string{name}
-	}
+// fetchSums reads the first checksum file that is there, and says which it did not
+// come to.
+func (t Trust) fetchSums(ctx context.Context, rel Release, asset Asset, names []string) (sums sumsFile, rest []string, err error) {
 	var coming bool  // one of them is listed, but not uploaded yet
 	var denied error // the first answer that was neither the file nor "not there"
-	for _, n := range names {
+	for i, n := range names {
 		a, err := rel.Asset(n)
 		var data []byte
 		if err == nil {
@@ -278,20 +289,21 @@ func (t Trust) fetchSums(ctx context.Context, rel Release, asset Asset, name str
 			denied = cmp.Or(denied, failed("fetch checksum file", a.URL, err))
 			continue
 		}
-		return a, data, failed("fetch checksum file", a.URL, err)
+		return sumsFile{Asset: a, data: data, of: asset.Name}, names[i+1:], failed("fetch checksum file", a.URL, err)
 	}
 	if denied != nil {
-		return Asset{}, nil, denied
+		return sums, nil, denied
 	}
-	err := error(fmt.Errorf("%w: the release has none of %s", ErrNoChecksum, strings.Join(names, ", ")))
+	err = error(fmt.Errorf("%w: the release has none of %s", ErrNoChecksum, strings.Join(names, ", ")))
 	if coming || rel.Young || rel.Lookup != nil { // nobody knows what it will have in an hour
 		err = fmt.Errorf("%w: none of %s: the release is not complete, or has no checksum file", ErrNotFound, strings.Join(names, ", "))
 	}
-	return Asset{}, nil, failed("fetch checksum file", asset.URL, err)
+	return sums, nil, failed("fetch checksum file", asset.URL, err)
 }
 
-// verify asks the verifiers in turn; the first that accepts decides.
-func (t Trust) verify(ctx context.Context, rel Release, m Message) (Statement, error) {
+// verify asks the verifiers in turn; the first that accepts decides. none says that
+// all that is wrong is that there is no signature.
+func (t Trust) verify(ctx context.Context, rel Release, m Message) (s Statement, none bool, err error) {
 	coming := rel.Young || rel.Lookup != nil
 	m.Signature = func(ctx context.Context, name string) ([]byte, error) {
 		a, err := rel.Asset(name)
@@ -305,7 +317,7 @@ func (t Trust) verify(ctx context.Context, rel Release, m Message) (Statement, e
 	for _, v := range t.verifiers {
 		s, err := v.Verify(ctx, m)
 		if err == nil {
-			return s, nil
+			return s, false, nil
 		}
 		if ClassOf(err) == 0 && ctx.Err() == nil {
 			err = fmt.Errorf("%w: %w", ErrSignature, err)
@@ -316,12 +328,13 @@ func (t Trust) verify(ctx context.Context, rel Release, m Message) (Statement, e
 			others = append(others, err)
 		}
 	}
-	err := join(append(refused, others...)...) // one bad signature outweighs a missing one
+	err = join(append(refused, others...)...) // one bad signature outweighs a missing one
 	unknown := slices.ContainsFunc(others, func(err error) bool { return !isErr(err, ErrNotFound) })
-	if len(refused) == 0 && !unknown && !coming {
-		return Statement{}, fmt.Errorf("%w: the release is complete and has none: %w", ErrSignature, err)
+	none = len(refused) == 0 && !unknown
+	if none && !coming {
+		err = fmt.Errorf("%w: the release is complete and has none: %w", ErrSignature, err)
 	}
-	return Statement{}, err
+	return Statement{}, none, err
 }
 
 // bound returns the version that a signature covers, by each of the ways in which

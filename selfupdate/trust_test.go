@@ -232,6 +232,48 @@ func TestSignatureMissing(t *testing.T) {
 	}
 }
 
+// A checksum file that is not signed, beside one that is: goreleaser signs the list,
+// and <asset>.sha256 comes first. A bad signature is no missing one.
+func TestSignedBesideUnsigned(t *testing.T) {
+	pub, priv, err := ed25519.GenerateKey(nil)
+	require.NoError(t, err)
+	list := []byte(digests["v2"].Hex() + "  app\n")
+	good := ed25519.Sign(priv, list)
+	for _, tt := range []struct {
+		name  string
+		files map[string][]byte
+		want  error
+		last  string // the checksum file that the error is about
+	}{
+		{"the list is signed", map[string][]byte{"app.sha256": list, "checksums.txt": list, "checksums.txt.sig": good}, nil, ""},
+		{"the last one is", map[string][]byte{"app.sha256": list, "checksums.txt": list, "SHA256SUMS": list, "SHA256SUMS.sig": good}, nil, ""},
+		{"none is", map[string][]byte{"app.sha256": list, "checksums.txt": list}, ErrNotFound, "app.sha256"},
+		{"the first badly", map[string][]byte{"app.sha256": list, "app.sha256.sig": []byte("x"), "checksums.txt": list, "checksums.txt.sig": good}, ErrSignature, "app.sha256"},
+		{"the second badly", map[string][]byte{"app.sha256": list, "checksums.txt": list, "checksums.txt.sig": []byte("x")}, ErrSignature, "checksums.txt"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			rel := releaseOf(t, "v2", "v2")
+			rel.Lookup = func(name string) (Asset, error) {
+				if data, ok := tt.files[name]; ok {
+					return rel.asset("v2", name, data), nil
+				}
+				return Asset{}, ErrNotFound
+			}
+			path := installed(t, "v1")
+			u := updater(t, path, func(c *Config) { c.Trust = Signed(keyVerifier{key: pub, version: "v2"}) })
+			_, err := u.Apply(t.Context(), rel.Release)
+			if tt.want == nil {
+				require.NoError(t, err)
+				assert.Equal(t, "v2", run(t, path))
+				return
+			}
+			require.ErrorIs(t, err, tt.want)
+			assert.Contains(t, err.Error(), tt.last)
+			assert.Equal(t, "v1", run(t, path))
+		})
+	}
+}
+
 // digestVerifier is for a signature of the asset itself.
 type digestVerifier struct{ Statement }
 

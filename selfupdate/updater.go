@@ -110,7 +110,7 @@ func (u *Updater) apply(ctx context.Context, rel Release) (Result, error) {
 	if known, res, err := u.known(ctx, rel, d, s, r); known {
 		return res, join(err, t.sys.remove(s.path))
 	}
-	e := entry{Version: rel.Version, URL: clip(d.asset.URL, maxURL), Policy: clip(d.policy, 256), Published: s.published}
+	e := entry{Version: rel.Version, URL: clip(d.asset.URL, maxURL), Policy: clip(d.policy, 256), Published: s.published, Inside: d.inside}
 	tr := u.cfg.Trial.begun(r)
 	tr.Outside = tr.Outside || tr.Max > 0 && u.outside()
 	if err := t.install(ctx, s, e, r, tr); err != nil {
@@ -143,7 +143,7 @@ func (u *Updater) known(ctx context.Context, rel Release, d decision, s staged, 
 					rejected = j.text()
 				}
 				if !s.published.IsZero() {
-					j.Published = s.published
+					j.Published, j.Inside = s.published, d.inside
 				}
 			}
 		}
@@ -186,7 +186,7 @@ func (u *Updater) unchanged(rel Release) (r record, ok bool) {
 		return r, false
 	}
 	asset, err := u.choose(rel)
-	return r, err == nil && u.recorded(rel, asset, r)
+	return r, err == nil && u.recorded(rel, asset, u.seen(r))
 }
 
 // onTrial notes what the candidate's file is known by, when that is not what was
@@ -238,7 +238,7 @@ func (u *Updater) note(ctx context.Context, rel Release, d decision) (Result, er
 				c.Version = rel.Version
 			}
 			if !c.SHA256.Equal(d.want) {
-				c.Published = d.want
+				c.Published, c.Inside = d.want, d.inside
 			}
 		}
 		e = *c

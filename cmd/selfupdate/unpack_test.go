@@ -73,3 +73,49 @@ func TestApplyUnpack(t *testing.T) {
 		})
 	}
 }
+
+// TestApplyAnotherEntry: a wrong --entry is no more than that. What it installed is
+// not what the archive stands for, nor is a rejection of it.
+func TestApplyAnotherEntry(t *testing.T) {
+	dir := t.TempDir()
+	for name, version := range map[string]string{"app": "v2", "tool": "v3"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), programs[version], 0o755))
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", "-ec", `tar czf both.tar.gz app tool; sha256sum both.tar.gz >SHA256SUMS`)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	srv := httptest.NewServer(http.FileServer(http.Dir(dir)))
+	t.Cleanup(srv.Close)
+	target := filepath.Join(t.TempDir(), "app")
+	require.NoError(t, os.WriteFile(target, programs["v1"], 0o755))
+	is := func(version, says string, args ...string) {
+		t.Helper()
+		code, out := selfupdateTool(t, append([]string{args[0], "--target", target}, args[1:]...)...)
+		assert.Zero(t, code, "%s", out)
+		assert.Contains(t, out, says)
+		got, err := os.ReadFile(target)
+		require.NoError(t, err)
+		assert.Equal(t, hex256(programs[version]), hex256(got), "%v: %s", args, out)
+	}
+	apply := []string{"apply", "--url", srv.URL + "/both.tar.gz", "--allow-http", "--unsigned-checksum", "a test", "--version", "v2", "--unpack"}
+	with := func(args ...string) []string { return append(apply[:len(apply):len(apply)], args...) }
+
+	for range 3 { // held back at last
+		code, _ := selfupdateTool(t, with("--entry", "no", "--target", target)...)
+		assert.NotZero(t, code)
+	}
+	is("v3", "updated", with("--entry", "tool")...)
+	is("v3", "nothing to do", with("--entry", "tool")...)
+	is("v2", "updated", apply...)
+	is("v2", "nothing to do", apply...)
+	is("v3", "updated", with("--entry", "tool")...)
+	is("v2", "", "rollback", "--reason", "the wrong one")
+	is("v2", "nothing to do", apply...) // not rejected with the other one
+	code, text := selfupdateTool(t, with("--entry", "tool", "--target", target)...)
+	assert.Equal(t, 3, code, "%s", text)
+	is("v1", "", "rollback", "--reason", "neither")
+	is("v1", "", "clear", "--all")
+	is("v3", "updated", with("--entry", "tool")...)
+	is("v2", "updated", apply...)
+}
