@@ -888,6 +888,9 @@ func TestPropertiesSeeds(t *testing.T) {
 		{timer: true, steps: []step{ // rolled back on a full disk but allowed: its room was needed, so it is no way back
 			{do: "apply", n: 14}, {do: "start"}, {do: "confirm"}, {do: "apply by hand"}, {do: "disk"}, {do: "rollback"},
 		}},
+		{steps: []step{ // killed in a rollback of a trial, when the candidate's slot had made room for its record
+			{do: "apply by hand", n: 1}, {do: "disk", n: 12}, {do: "rollback", n: 2, fault: "kill", at: 19},
+		}},
 		{timer: true, steps: []step{ // a record that is damaged and a program that is gone: nothing is swept
 			{do: "apply by hand", n: 2}, {do: "start"}, {do: "spoil record", n: 10, seed: 3551}, {do: "spoil slot", seed: 681},
 			{do: "delete"}, {do: "rollback"}, {do: "foreign", n: 15}, {do: "rollback", n: 15},
