@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Each fuzz target of each package, one after the other. An input that fails stays in
-# the package's testdata/fuzz, one that reached something new in testdata/corpus; both
+# the package's testdata/fuzz, one that reached something new in corpus; both
 # are tests from then on.
 . "$(dirname "$0")/lib.sh"
 : "${FUZZTIME:=30s}"

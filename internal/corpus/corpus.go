@@ -1,8 +1,8 @@
 // Package corpus keeps what fuzzing found interesting: one file for each fuzz target,
-// testdata/corpus/FuzzName, instead of thousands of small ones that every importer
-// of the module would have to store. It is Go's own encoding of inputs, one after the
-// other. Each plain "go test" runs them all; "make fuzz" adds to them. An input that
-// failed stays in testdata/fuzz, where Go puts it.
+// corpus/PACKAGE/FuzzName, instead of thousands of small ones. It is Go's own encoding of
+// inputs, one after the other. Each plain "go test" runs them all; "make fuzz" adds to
+// them. The directory is a module of its own, so that no importer downloads it. An input
+// that failed stays in the package's testdata/fuzz, where Go puts it.
 package corpus
 
 import (
@@ -22,13 +22,32 @@ import (
 // Header is the first line of each input.
 const Header = "go test fuzz v1\n"
 
-// File is where the inputs of a target are, from its package's directory.
-func File(target string) string { return filepath.Join("testdata", "corpus", target) }
+// File is where the inputs of a target are, of the package in a directory; "" where
+// there is no such place: in an importer's copy of the module.
+func File(dir, target string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	for root := dir; ; root = filepath.Dir(root) {
+		if _, err := os.Stat(filepath.Join(root, "corpus", "go.mod")); err == nil {
+			rel, err := filepath.Rel(root, dir)
+			return filepath.Join(root, "corpus", rel, target), err
+		}
+		if root == filepath.Dir(root) {
+			return "", nil
+		}
+	}
+}
 
 // Add gives the kept inputs to a fuzz target.
 func Add(f *testing.F) {
 	f.Helper()
-	data, err := os.ReadFile(File(f.Name()))
+	file, err := File(".", f.Name())
+	if err != nil {
+		f.Fatal(err)
+	}
+	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return // of a new target, until "make fuzz" ran
 	}
@@ -38,7 +57,7 @@ func Add(f *testing.F) {
 	for i, text := range Split(data) {
 		args, err := decode(text)
 		if err != nil {
-			f.Fatalf("%s: input %d: %v", File(f.Name()), i+1, err)
+			f.Fatalf("%s: input %d: %v", file, i+1, err)
 		}
 		f.Add(args...)
 	}

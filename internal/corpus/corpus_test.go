@@ -23,3 +23,13 @@ func TestDecode(t *testing.T) {
 		assert.Error(t, err, text)
 	}
 }
+
+// TestFile wants the inputs to be found: Add is silent where they are not.
+func TestFile(t *testing.T) {
+	file, err := File("../fetch", "FuzzSegment")
+	require.NoError(t, err)
+	assert.FileExists(t, file)
+	file, err = File(t.TempDir(), "FuzzSegment")
+	require.NoError(t, err)
+	assert.Empty(t, file)
+}

@@ -14,14 +14,18 @@ import (
 
 // most is the largest input that is kept, in bytes: a large one is slow in every
 // later run and rarely more interesting than what it grew from.
-const most = 16 << 10
+const most = 4 << 10
 
 func main() {
 	if len(os.Args) != 4 {
 		fmt.Fprintln(os.Stderr, "keep PACKAGE_DIRECTORY CACHE_DIRECTORY FuzzName")
 		os.Exit(2)
 	}
-	if err := keep(filepath.Join(os.Args[1], corpus.File(os.Args[3])), filepath.Join(os.Args[2], os.Args[3])); err != nil {
+	file, err := corpus.File(os.Args[1], os.Args[3])
+	if err == nil {
+		err = keep(file, filepath.Join(os.Args[2], os.Args[3]))
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "keep:", err)
 		os.Exit(1)
 	}

@@ -1,0 +1,3 @@
+module github.com/metal-stack/selfreconcile/corpus
+
+go 1.26.0
