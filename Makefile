@@ -1,5 +1,5 @@
 # Nothing needs to be set. Each variable can be given on the command line.
-TESTFLAGS  ?= -race -timeout=20m
+TESTFLAGS  ?= -race -timeout=30m
 FUZZTIME   ?= 30s
 SOAK       ?= 30m
 BENCHFLAGS ?=

@@ -4,7 +4,7 @@
 # namespace of its own: what one mounts, no container that another boots can hold.
 # Both need root; without it they run as they are.
 . "$(dirname "$0")/lib.sh"
-: "${TESTFLAGS:=-race -timeout=20m}"
+: "${TESTFLAGS:=-race -timeout=30m}"
 
 apart=()
 run_all() {
