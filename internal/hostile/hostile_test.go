@@ -19,7 +19,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -261,15 +260,14 @@ func snapshot(t *testing.T, dir string) map[string]string {
 			return err
 		}
 		rel, err := filepath.Rel(dir, p)
-		st := fi.Sys().(*syscall.Stat_t)
 		switch {
 		case d.IsDir():
-			all[rel] = fmt.Sprint(fi.Mode(), st.Ino, st.Uid, st.Gid)
+			all[rel] = fmt.Sprint(fi.Mode(), owner(fi))
 		case strings.HasSuffix(rel, "lock"):
 			all[rel] = fmt.Sprint(fi.Mode())
 		default:
 			data, rerr := os.ReadFile(p)
-			all[rel] = fmt.Sprint(fi.Mode(), st.Ino, st.Nlink, st.Uid, st.Gid, fi.Size(), fi.ModTime(), " ", fmt.Sprintf("%x", sha256.Sum256(data)))
+			all[rel] = fmt.Sprint(fi.Mode(), owner(fi), links(fi), " ", fi.Size(), fi.ModTime(), " ", fmt.Sprintf("%x", sha256.Sum256(data)))
 			if rel == record {
 				all[rel] = string(data)
 			}
