@@ -891,6 +891,9 @@ func TestPropertiesSeeds(t *testing.T) {
 		{steps: []step{ // killed in a rollback of a trial, when the candidate's slot had made room for its record
 			{do: "apply by hand", n: 1}, {do: "disk", n: 12}, {do: "rollback", n: 2, fault: "kill", at: 19},
 		}},
+		{helper: true, steps: []step{ // killed after the switch, and then somebody deletes it
+			{do: "install", n: 5, fault: "power", at: 38, seed: 5}, {do: "foreign"}, {do: "install", n: 10, fault: "kill", at: 44}, {do: "delete", n: 7},
+		}},
 		{timer: true, steps: []step{ // a record that is damaged and a program that is gone: nothing is swept
 			{do: "apply by hand", n: 2}, {do: "start"}, {do: "spoil record", n: 10, seed: 3551}, {do: "spoil slot", seed: 681},
 			{do: "delete"}, {do: "rollback"}, {do: "foreign", n: 15}, {do: "rollback", n: 15},

@@ -173,6 +173,9 @@ func (r *record) rejection(d checksum.Digest) *rejection {
 // no way back any more either, unless it may be tried again.
 func (r *record) reject(j rejection) {
 	r.noWayBack(j)
+	if old := r.rejection(j.SHA256); old != nil { // it was before, and what that was stays known
+		j.Tries, j.Counted, j.extra = old.Tries, old.Counted, old.extra
+	}
 	r.Rejected = slices.DeleteFunc(r.Rejected, func(o rejection) bool { return o.is(j.SHA256) })
 	r.Rejected = append(r.Rejected, j)
 	if n := len(r.Rejected) - maxRejected; n > 0 {

@@ -100,7 +100,8 @@ func (t *target) begin(ctx context.Context, me fs.FileInfo) (s Start, id string,
 	case err != nil || r.Phase == "":
 	case r.Trial.Max == 0 && r.Trial.Expired:
 		s, err = t.goBackAtStart(r)
-	case r.Trial.Max == 0: // an update that is being recorded, or was killed: the next one finishes it
+	case r.Trial.Max == 0:
+		s, err = t.beginUnfinished(me == nil)
 	default:
 		s, err = t.beginTrial(r, me != nil, unsynced)
 	}
@@ -135,6 +136,22 @@ func (t *target) beginStable(r record, pre bool) (Start, error) {
 		return Start{Version: r.Current.Version}, err
 	}
 	return Start{}, err
+}
+
+// beginUnfinished leaves an update that is being recorded, or was killed, to the next
+// one, which finishes it. Only a target that is gone can't wait for that.
+func (t *target) beginUnfinished(pre bool) (Start, error) {
+	if _, err := t.sys.lstat(t.target); !pre || !errors.Is(err, fs.ErrNotExist) {
+		return Start{}, nil
+	}
+	if err := t.change(t.finished); err != nil {
+		return Start{}, err
+	}
+	r, err := t.read()
+	if err != nil || r.Current == nil {
+		return Start{}, join(err, failed("read target", t.target, ErrNoTarget))
+	}
+	return t.putBack(r)
 }
 
 // putBack is for a target that is gone. A file that somebody put there by hand has

@@ -14,9 +14,6 @@ func (t *target) judge(r *record, tr trial) (reason string) {
 	class, verdict, reason := tr.verdict()
 	c := tr.Candidate
 	j := rejection{SHA256: c.SHA256, Published: c.Published, Inside: c.Inside, Version: c.Version, Class: class, Verdict: verdict, Reason: clip(reason, maxReason)}
-	if old := r.rejection(c.SHA256); old != nil {
-		j.Tries, j.Counted, j.extra = old.Tries, old.Counted, old.extra
-	}
 	r.reject(j)
 	if verdict == verdictPending {
 		last := &r.Rejected[len(r.Rejected)-1]

@@ -105,7 +105,7 @@ func attacked(t *testing.T, w *world) {
 		isRefused(t, w, err, w.row.want, before)
 	}
 
-	w.on = false
+	w.on.Store(false)
 	res, err = w.apply(t.Context())
 	require.NoError(t, err, "the control")
 	if w.row.want != nil {

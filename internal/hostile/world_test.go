@@ -20,6 +20,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"aead.dev/minisign"
@@ -63,7 +64,7 @@ func foreign(addr string) bool {
 type world struct {
 	*network
 	row   row
-	on    bool // whether the servers are hostile
+	on    atomic.Bool // whether the servers are hostile
 	files map[string][]byte
 
 	dir    string
@@ -74,19 +75,20 @@ type world struct {
 }
 
 func newWorld(t *testing.T, r row, secure, sockets bool) *world {
-	w := &world{row: r, on: true, network: newNetwork(t, secure, sockets)}
+	w := &world{row: r, network: newNetwork(t, secure, sockets)}
+	w.on.Store(true)
 	w.network.serve = w.respond
 	if r.certificate != nil {
 		hostile, good := r.certificate(t, w.network), w.network.certificate
 		w.network.certificate = func() *tls.Certificate {
-			if w.on {
+			if w.on.Load() {
 				return hostile
 			}
 			return good()
 		}
 	}
 	if r.greet != nil {
-		w.network.greet = func(c net.Conn) bool { return w.on && r.greet(c) }
+		w.network.greet = func(c net.Conn) bool { return w.on.Load() && r.greet(c) }
 	}
 	before := http.DefaultTransport
 	http.DefaultTransport = w.transport()
@@ -220,7 +222,7 @@ func (w *world) apply(ctx context.Context) (selfupdate.Result, error) {
 
 // respond is every host.
 func (w *world) respond(x *exchange) {
-	if w.on && w.row.do != nil && w.row.do(w, x) {
+	if w.on.Load() && w.row.do != nil && w.row.do(w, x) {
 		return
 	}
 	host, _, _ := net.SplitHostPort(x.host)
@@ -247,7 +249,7 @@ func (w *world) file(x *exchange) {
 func (w *world) answerAPI(x *exchange) {
 	rest := strings.TrimPrefix(x.r.URL.Path, "/repos/acme/app/releases")
 	rel := w.listed()
-	if w.on && w.row.json != nil {
+	if w.on.Load() && w.row.json != nil {
 		w.row.json(rel)
 	}
 	var found any

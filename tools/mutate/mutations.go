@@ -16,18 +16,18 @@ func one(before, after string) []edit { return []edit{{before, after}} }
 
 var mutations = []mutation{
 	{"M-switch-before-intent", "swap.go", one(`	if err := t.announce(r, tr); err != nil {
-		return nil, errors.Join(err, t.unannounce(r, tr))
+		return nil, join(err, t.unannounce(r, tr))
 	}
 	st, err := t.swap(t.slot(d))
 	if err != nil {
-		return nil, errors.Join(failed("swap", t.target, err), t.withdraw(r, d))
+		return nil, join(failed("swap", t.target, err), t.withdraw(r, d))
 	}
 `, `	st, err := t.swap(t.slot(d))
 	if err != nil {
 		return nil, failed("swap", t.target, err)
 	}
 	if err := t.announce(r, tr); err != nil {
-		return nil, errors.Join(err, t.unannounce(r, tr))
+		return nil, join(err, t.unannounce(r, tr))
 	}
 `), "TestLostWrites$/first"},
 
@@ -67,7 +67,7 @@ var mutations = []mutation{
 	}
 `), "TestTrialCrashes"},
 
-	{"M-pre-no-dirsync", "start.go", one(`errors.Join(err, failed("make the start durable", t.dir, t.sys.syncDir(t.dir)))`, `err`), "TestStartIsDurable$"},
+	{"M-pre-no-dirsync", "start.go", one(`join(err, failed("make the start durable", t.dir, t.sys.syncDir(t.dir)))`, `err`), "TestStartIsDurable$"},
 
 	{"M-pre-no-statesync", "start.go", one(`unsynced := t.sys.syncDir(t.state)`, `unsynced := error(nil)`), "TestStartIsDurable$"},
 
