@@ -48,8 +48,7 @@ var edges = map[string]struct {
 		own:     []string{"selfupdate"},
 		modules: []string{"github.com/klauspost/compress"}, // zstd, which the standard library has not
 	},
-	"internal/corpus":      {}, // inputs for the fuzz targets: tests only
-	"internal/corpus/keep": {own: []string{"internal/corpus"}},
+	"internal/corpus": {}, // inputs for the fuzz targets: tests only
 	"internal/fetch": {
 		own:     []string{"checksum", "selfupdate"},
 		modules: []string{"github.com/hashicorp/go-retryablehttp"},
@@ -64,6 +63,7 @@ var edges = map[string]struct {
 	"source/sourcetest": {
 		own: []string{"checksum", "selfupdate"},
 	},
+	"cmd/internal/fuzzkeep": {own: []string{"internal/corpus"}},
 	"cmd/internal/operate": {
 		own: []string{"checksum", "selfupdate"},
 	},

@@ -9,7 +9,7 @@ ran=0
 cache=$(go env GOCACHE)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-go build -o "$work/keep" ./internal/corpus/keep
+go build -o "$work/keep" ./cmd/internal/fuzzkeep
 for m in $(code_modules); do
 	cd "$m"
 	for p in $(go list ./...); do

@@ -320,7 +320,9 @@ func TestClearThatMayNotLook(t *testing.T) {
 		return os.Lstat(p)
 	}
 	sys.lock = func(string) (func(), error) { return nil, os.ErrPermission }
-	u, err := newUpdater(Config{Target: installed(t, "v1"), Trust: UnsignedChecksum("test")}, sys)
+	path := installed(t, "v1")
+	require.NoError(t, os.Mkdir(filepath.Join(filepath.Dir(path), ".app.d"), 0o700))
+	u, err := newUpdater(Config{Target: path, Trust: UnsignedChecksum("test")}, sys)
 	require.NoError(t, err)
 	_, err = u.Clear(t.Context(), ClearOptions{All: true})
 	require.True(t, errors.Is(err, os.ErrPermission))

@@ -132,7 +132,9 @@ func TestApply(t *testing.T) {
 				{"no version", signed, unbound, selfupdate.ErrVersionNotBound, ""},
 				{"an old release again", signed, old, selfupdate.ErrVersionMismatch, ""},
 				{"an old release again, none needed", signed.AllowUnboundVersion(), old, selfupdate.ErrVersionMismatch, ""},
-				{"a second, forged checksum file first", signed, with("app", "evil", "app.sha256", listed("evil")), selfupdate.ErrNotFound, ""},
+				{"a second, forged checksum file first", signed, with("app", "evil", "app.sha256", listed("evil")), selfupdate.ErrDigestMismatch, ""},
+				{"that, and no signature anywhere", signed, shelf{"app": "evil", "app.sha256": listed("evil"), "checksums.txt": listed("evil")}, selfupdate.ErrNotFound, ""},
+				{"that, beside the right program", signed, with("app.sha256", listed("evil")), nil, ", as version v2"},
 			} {
 				t.Run(tt.name, func(t *testing.T) {
 					target := installed(t, ours)

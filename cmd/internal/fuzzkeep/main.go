@@ -1,6 +1,6 @@
-// Keep adds what Go's fuzz cache has for a target to the file in which it is kept:
+// Fuzzkeep adds what Go's fuzz cache has for a target to the file in which it is kept:
 //
-//	go run ./internal/corpus/keep PACKAGE_DIRECTORY CACHE_DIRECTORY FuzzName
+//	go run ./cmd/internal/fuzzkeep PACKAGE_DIRECTORY CACHE_DIRECTORY FuzzName
 package main
 
 import (
@@ -18,7 +18,7 @@ const most = 4 << 10
 
 func main() {
 	if len(os.Args) != 4 {
-		fmt.Fprintln(os.Stderr, "keep PACKAGE_DIRECTORY CACHE_DIRECTORY FuzzName")
+		fmt.Fprintln(os.Stderr, "fuzzkeep PACKAGE_DIRECTORY CACHE_DIRECTORY FuzzName")
 		os.Exit(2)
 	}
 	file, err := corpus.File(os.Args[1], os.Args[3])
@@ -26,7 +26,7 @@ func main() {
 		err = keep(file, filepath.Join(os.Args[2], os.Args[3]))
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "keep:", err)
+		fmt.Fprintln(os.Stderr, "fuzzkeep:", err)
 		os.Exit(1)
 	}
 }
