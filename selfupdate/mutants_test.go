@@ -45,12 +45,14 @@ func lossyMachine(t *testing.T, trial bool) (m *machine, l *lossy, kill *func(op
 }
 
 // cut cuts the power: nothing that was not flushed survives.
-func (m *machine) cut(l *lossy) *machine {
+func (m *machine) cut(l *lossy) *machine { return m.cutWith(l, l.survivors(0)[0]) }
+
+func (m *machine) cutWith(l *lossy, survives []bool) *machine {
 	m.t.Helper()
 	t, ok := m.t.(*testing.T)
 	require.True(m.t, ok)
 	dir := memory(t)
-	l.after(t, dir, l.survivors(0)[0])
+	l.after(t, dir, survives)
 	after := newMachine(t, filepath.Join(dir, "app"), system())
 	after.clock.boot, after.cfg.Trial = "after the power cut", m.cfg.Trial
 	return after
@@ -192,13 +194,24 @@ func TestSweptWhenDurable(t *testing.T) {
 	}
 	_, err := m.process().Rollback(t.Context(), RollbackOptions{})
 	require.ErrorIs(t, err, errKilled)
-	*kill = func(op, path string) bool { return op == "remove" && filepath.Dir(path) == m.helper().target.slots }
-	_, _ = m.apply("s3")
-	after := m.cut(l)
-	tg := after.helper().target
-	r := after.record()
-	for _, d := range r.slots() {
-		assert.True(t, tg.intact(d), "the record names a program that is not there: %v", d)
+	*kill = nil
+	require.Equal(t, phaseStable, m.record().Phase)
+	removed := false
+	*kill = func(op, path string) bool { // right after the first removal
+		dead := removed
+		removed = removed || op == "remove" && filepath.Dir(path) == m.helper().target.slots
+		return dead
+	}
+	_, err = m.apply("s3")
+	require.ErrorIs(t, err, errKilled)
+	require.True(t, removed)
+	for _, survives := range l.survivors(0) { // the removal, and not the record, in one of them
+		after := m.cutWith(l, survives)
+		tg := after.helper().target
+		r := after.record()
+		for _, d := range r.slots() {
+			assert.True(t, tg.intact(d), "the record names a program that is not there: %v; %v survive", d, survives)
+		}
 	}
 }
 

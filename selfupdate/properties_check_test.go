@@ -192,7 +192,9 @@ func (w *world) since() {
 		r = record{}
 		return
 	}
-	w.corrupt = false
+	if n := w.lossy.durable[w.guard().target.record()]; n == nil || decodes(n.flushed) { // else a power cut brings the damaged one back
+		w.corrupt = false
+	}
 	w.i5Since(r)
 	w.i6Since(r)
 	w.forget(r)
@@ -247,4 +249,9 @@ func (w *world) forget(r record) {
 	name := castName(r.Current.SHA256)
 	delete(w.failed, name)
 	delete(w.retried, name)
+}
+
+func decodes(record []byte) bool {
+	_, err := decodeRecord(record)
+	return err == nil
 }

@@ -891,6 +891,9 @@ func TestPropertiesSeeds(t *testing.T) {
 		{steps: []step{ // killed in a rollback of a trial, when the candidate's slot had made room for its record
 			{do: "apply by hand", n: 1}, {do: "disk", n: 12}, {do: "rollback", n: 2, fault: "kill", at: 19},
 		}},
+		{steps: []step{ // a damaged record whose successor is not flushed yet
+			{do: "apply by hand", n: 1}, {do: "spoil record"}, {do: "apply by hand", n: 5, fault: "kill", at: 16}, {do: "clear", n: 2},
+		}},
 		{helper: true, steps: []step{ // killed after the switch, and then somebody deletes it
 			{do: "install", n: 5, fault: "power", at: 38, seed: 5}, {do: "foreign"}, {do: "install", n: 10, fault: "kill", at: 44}, {do: "delete", n: 7},
 		}},
