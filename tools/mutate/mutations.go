@@ -162,7 +162,10 @@ func (t *target) recordBackOnly(fallback checksum.Digest, st *stamp, over *trial
 
 	{"guilty-at-once", "verdict.go", one(`if j.Counted >= maxCounted {`, `if j.Counted >= 1 {`), "TestTrialUnhealthy"},
 
-	{"confirmed-by-another-file", "trial.go", one(`if !u.outside() && !u.isTarget() {`, `if false {`), "TestNotItsTurnToConfirm$"},
+	{"confirmed-by-another-file", "trial.go", []edit{ // it is asked before and under the lock
+		{`if !u.outside() && !u.isTarget() {`, `if false {`},
+		{`func() bool { return u.outside() || u.isTarget() }`, `func() bool { return true }`},
+	}, "TestNotItsTurnToConfirm$"},
 
 	{"confirmed-when-expired", "start.go", one(`case tr.Expired, id != "" && tr.ID != id:`, `case id != "" && tr.ID != id:`), "TestNotItsTurnToConfirm$"},
 
