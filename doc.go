@@ -39,6 +39,8 @@
 // # For this module's own use
 //
 //   - internal/fetch: the one HTTP stack under all sources.
+//   - internal/corpus, corpus: the inputs that fuzzing found. internal/hostile: what a
+//     server may do to an update, as a test.
 //   - bench: this module against others and against the plainest possible update.
 //     A module of its own, as is everything below.
 //   - tools: linters, the release tool and what measures and checks a release.
