@@ -3,6 +3,7 @@ package selfupdate
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -141,6 +142,7 @@ func (w *world) i8(v view) {
 		switch {
 		case d.IsZero(), w.spoiled[name], v.has(name):
 		case fileName(v.rollback) == name: // it was salvaged
+		case w.gave[name] && !v.r.needs(d): // what nobody needs was given up, and the record that says so is not written yet
 		case v.r.Current != nil && v.r.Current.SHA256.Equal(d) && v.at == name:
 		case v.r.Phase == phaseTrial && v.r.Trial.Expired && v.candidate() == name && castName(v.r.Trial.Fallback) == v.at: // it was just left
 		case v.r.Phase == phaseStable && v.r.Current != nil && v.r.Current.SHA256.Equal(d) && slices.ContainsFunc(v.r.Good, func(e entry) bool { return castName(e.SHA256) == v.at }):
@@ -198,6 +200,9 @@ func (w *world) since() {
 	w.i5Since(r)
 	w.i6Since(r)
 	w.forget(r)
+	if len(w.lossy.pending) == 0 {
+		maps.DeleteFunc(w.gave, func(name string, _ bool) bool { return !slices.ContainsFunc(r.slots(), digestNamed(name).Equal) })
+	}
 }
 
 // i5Since notes the failed: a trial that had used up its starts or its time is over.

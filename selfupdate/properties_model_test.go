@@ -897,6 +897,12 @@ func TestPropertiesSeeds(t *testing.T) {
 		{helper: true, steps: []step{ // killed after the switch, and then somebody deletes it
 			{do: "install", n: 5, fault: "power", at: 38, seed: 5}, {do: "foreign"}, {do: "install", n: 10, fault: "kill", at: 44}, {do: "delete", n: 7},
 		}},
+		{natures: [castPrograms]nature{good, exits, needsAPI, needsAPI, crash}, helper: true, steps: []step{ // a start on a full disk loses power after the spare made room
+			{do: "disk", n: 9}, {do: "start", n: 11}, {do: "disk"}, {do: "confirm", n: 8, fault: "kill", at: 21}, {do: "apply by hand", n: 1},
+			{do: "start", n: 1}, {do: "start"}, {do: "start", n: 2}, {do: "start", n: 5}, {do: "apply", n: 3}, {do: "disk", n: 1},
+			{do: "kill", n: 7, fault: "kill", at: 6}, {do: "start", n: 1}, {do: "confirm", n: 15, fault: "power", at: 38, seed: 3907},
+			{do: "start", n: 15, fault: "power", at: 10, seed: 85},
+		}},
 		{timer: true, steps: []step{ // a record that is damaged and a program that is gone: nothing is swept
 			{do: "apply by hand", n: 2}, {do: "start"}, {do: "spoil record", n: 10, seed: 3551}, {do: "spoil slot", seed: 681},
 			{do: "delete"}, {do: "rollback"}, {do: "foreign", n: 15}, {do: "rollback", n: 15},

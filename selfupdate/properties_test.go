@@ -144,6 +144,7 @@ type world struct {
 	starts    int             // of the candidate of trial
 	trial     string          // whose starts are counted
 	spoiled   map[string]bool // a slot of it was damaged by hand, or its last copy removed
+	gave      map[string]bool // its slot made room on a full disk, which comes before the record that forgets it
 	gone      bool            // the target was deleted by hand
 	corrupt   bool            // the record was damaged by hand
 	hand      bool            // something was done by hand in this action
@@ -167,7 +168,7 @@ func newWorld(t tester, dir string, natures [castPrograms]nature, helper, timer 
 		clock:     &clock{mono: time.Hour, boot: "boot0", wall: time.Unix(1e9, 0)},
 		downloads: map[string]int{}, desired: "p0",
 		confirmed: map[string]bool{"p0": true}, failed: map[string]bool{}, retried: map[string]int{},
-		well: map[string]bool{}, spoiled: map[string]bool{},
+		well: map[string]bool{}, spoiled: map[string]bool{}, gave: map[string]bool{},
 	}
 	for i := range castForeign {
 		w.confirmed[fmt.Sprintf("f%d", i)] = true // the operator's choice
@@ -258,6 +259,7 @@ func (w *world) hook(op, path string) error {
 	case "remove":
 		if filepath.Base(filepath.Dir(path)) == "slots" {
 			w.room = 2 // a file and its data
+			w.gave[slotName(path)] = true
 		}
 	case "create", "write", "link", "mkdir", "reserve":
 		if w.room == 0 {
@@ -331,6 +333,16 @@ func (w *world) natureOf(name string) nature {
 		return w.natures[name[1]-'0']
 	}
 	return good
+}
+
+// slotName returns the program that the slot at path is for.
+func slotName(path string) string {
+	for d, name := range castNames() {
+		if d.Hex() == filepath.Base(path) {
+			return name
+		}
+	}
+	return ""
 }
 
 func program(n int) string { return fmt.Sprintf("p%d", n%castPrograms) }
