@@ -36,8 +36,8 @@ long() { # LOG TEST...
 long calls TestTrialEverySystemCall &
 calls=$!
 rc=0
-long rest TestTrialPowerCutAnywhere 'TestTrialLostWrites|TestTrialKilledAnywhere|TestTrialOperationFails|TestTrialDiskFills' \
-	'TestProperties|TestPropertiesModel' TestFleet || rc=1
+long rest 'TestProperties|TestPropertiesModel' TestTrialPowerCutAnywhere \
+	'TestTrialKilledAnywhere|TestTrialOperationFails|TestTrialDiskFills' TestTrialLostWrites TestFleet || rc=1
 wait "$calls" || rc=1
 [[ $rc -eq 0 ]] || die "a long form failed: see above"
 for ((round = 1; SECONDS < seconds; round++)); do

@@ -680,7 +680,7 @@ func (p *pair) seen() abstract {
 // TestPropertiesModel lets anything happen to a machine and to the abstract one
 // beside it, and compares them after each action.
 func TestPropertiesModel(t *testing.T) {
-	checks(t, 150, 20000)
+	checks(t, 150, 10000)
 	runs, actions := 0, 0
 	rapid.Check(t, func(r *rapid.T) {
 		dir, err := os.MkdirTemp(fast(), "selfupdate-model-")
