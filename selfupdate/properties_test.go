@@ -259,7 +259,9 @@ func (w *world) hook(op, path string) error {
 	case "remove":
 		if filepath.Base(filepath.Dir(path)) == "slots" {
 			w.room = 2 // a file and its data
-			w.gave[slotName(path)] = true
+			if name := castName(digestInName(path)); name != "" && name != "?" {
+				w.gave[name] = true
+			}
 		}
 	case "create", "write", "link", "mkdir", "reserve":
 		if w.room == 0 {
@@ -335,14 +337,10 @@ func (w *world) natureOf(name string) nature {
 	return good
 }
 
-// slotName returns the program that the slot at path is for.
-func slotName(path string) string {
-	for d, name := range castNames() {
-		if d.Hex() == filepath.Base(path) {
-			return name
-		}
-	}
-	return ""
+// digestInName returns what the slot at path is for, the zero digest for another file.
+func digestInName(path string) checksum.Digest {
+	d, _ := checksum.ParseDigest(filepath.Base(path))
+	return d
 }
 
 func program(n int) string { return fmt.Sprintf("p%d", n%castPrograms) }
