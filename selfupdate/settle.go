@@ -3,7 +3,6 @@ package selfupdate
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
@@ -48,7 +47,7 @@ func (t *target) identify(r record) (entry, error) {
 		return entry{}, failed("read target", t.target, err)
 	}
 	if !fi.Mode().IsRegular() {
-		return entry{}, failed("read target", t.target, fmt.Errorf("%w: %v", ErrNotRegular, fi.Mode().Type()))
+		return entry{}, failed("read target", t.target, irregular(fi.Mode()))
 	}
 	sum, err := t.hash(t.target, checksum.SHA256)
 	if err != nil {

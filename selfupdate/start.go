@@ -492,7 +492,7 @@ func (t *target) confirmTrial(r *record, id string) error {
 	c.Stat, c.Confirmed = there.Stat, true
 	r.succeed(c)
 	r.resolve(t.sys.boot(), t.sys.mono())
-	t.event(r, outcomeConfirmed, fmt.Sprintf("version %s after %d starts", c.Version, tr.Started))
+	t.event(r, outcomeConfirmed, fmt.Sprintf("version %s after %s", c.Version, counted(tr.Started)))
 	return nil
 }
 

@@ -19,6 +19,14 @@ type target struct {
 	version  string // of the program that is there, when no record says it
 }
 
+// irregular says what is at the target instead of a file.
+func irregular(mode fs.FileMode) error {
+	if mode.IsDir() {
+		return fmt.Errorf("%w: it is a directory; name the file in it", ErrNotRegular)
+	}
+	return fmt.Errorf("%w: %v", ErrNotRegular, mode.Type())
+}
+
 // check finds out before any request whether the swap at the end can work.
 // It makes and removes one empty file in the target's directory.
 func (t *target) check() error {
@@ -31,7 +39,7 @@ func (t *target) check() error {
 	case err != nil:
 		return failed("check target", t.target, err)
 	case !fi.Mode().IsRegular():
-		return failed("check target", t.target, fmt.Errorf("%w: %v", ErrNotRegular, fi.Mode().Type()))
+		return failed("check target", t.target, irregular(fi.Mode()))
 	default:
 		if err := t.checkFlags(t.target, "file"); err != nil {
 			return err

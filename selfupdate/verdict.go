@@ -38,7 +38,7 @@ func (tr *trial) verdict() (class, verdict, reason string) {
 		class, _, _ := strings.Cut(f, ":")
 		classes = append(classes, class)
 	}
-	reason = fmt.Sprintf("%d starts, not confirmed: %s", tr.Started, strings.Join(slices.Compact(slices.Clone(tr.Failures)), "; "))
+	reason = fmt.Sprintf("%s, not confirmed: %s", counted(tr.Started), strings.Join(slices.Compact(slices.Clone(tr.Failures)), "; "))
 	// What never came to Begin has met no outage: nothing before it needs a network.
 	if len(classes) > 0 && !slices.ContainsFunc(classes, func(c string) bool { return c != classExec && c != classCrash }) {
 		if slices.Contains(classes, classExec) {
@@ -76,4 +76,12 @@ func (r *record) resolve(boot string, now time.Duration) (changed bool) {
 		}
 	}
 	return changed
+}
+
+// counted is a number of starts for people.
+func counted(starts int) string {
+	if starts == 1 {
+		return "1 start"
+	}
+	return fmt.Sprintf("%d starts", starts)
 }
