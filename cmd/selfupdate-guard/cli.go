@@ -9,12 +9,14 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 	"unicode"
 
+	"github.com/metal-stack/selfreconcile/cmd/internal/operate"
 	"github.com/metal-stack/selfreconcile/selfupdate"
 )
 
@@ -135,7 +137,7 @@ func parse(fs *flag.FlagSet, args []string) (positional []string, err error) {
 		if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
 			return nil, err
 		} else if err != nil {
-			return nil, usagef("%s", flagError(err.Error()))
+			return nil, usagef("%s", flagError(operate.Wanted(fs, err.Error())))
 		}
 		rest := fs.Args()
 		if len(rest) == 0 {
@@ -230,16 +232,16 @@ func (e *env) advice(err error) string {
 	case errors.Is(err, selfupdate.ErrExpired):
 		return "see selfupdate-guard status --target " + quote(e.target)
 	case errors.Is(err, selfupdate.ErrNoPrevious):
+		if _, err := os.Lstat(e.target); errors.Is(err, fs.ErrNotExist) {
+			return "no file is at " + e.target + " either: check --target, or install a version with selfupdate apply --create"
+		}
 		return "there is no earlier program on this machine: install a version with selfupdate apply"
 	case errors.Is(err, selfupdate.ErrBusy):
-		t := quote(e.target)
-		return "wait until the update has ended; or stop its service, selfupdate-guard rollback --target " + t + ", and start it"
+		return "wait until the update has ended; or stop its service, do this again, and start it"
 	case errors.Is(err, selfupdate.ErrRecordFormat):
-		return "use a newer selfupdate-guard"
+		return "use a newer selfupdate-guard, or go back by hand (docs/operations.md)"
 	case errors.Is(err, selfupdate.ErrPermission):
 		return "run it as root, or as the owner of the directory; a unit with ProtectSystem= needs ReadWritePaths="
-	case errors.Is(err, selfupdate.ErrReadOnly):
-		return "mount it writable, or give the unit ReadWritePaths="
 	case errors.Is(err, selfupdate.ErrNoTarget):
 		return "check --target"
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/metal-stack/selfreconcile/checksum"
@@ -42,10 +41,10 @@ func (e *env) confirmCommand() *command {
 		}
 		tr := before.Trial
 		switch {
-		case tr == nil && slices.ContainsFunc(before.Rejected, func(j selfupdate.Rejection) bool { return j.Verdict == "pending" }):
+		case tr == nil && operate.Pending(before):
 			return e.print("the program at " + e.target + " is well: that decides what to think of the version before it, see status\n")
 		case tr == nil:
-			return e.print("nothing to confirm: no version is on trial\n")
+			return e.print("nothing to confirm: no version is on trial at " + e.target + nothingThere(before) + "\n")
 		case !tr.AtTarget:
 			return e.print("the trial is over: what is at " + e.target + " is not the version that was on trial\n")
 		}
@@ -117,6 +116,14 @@ func (e *env) rollback(ctx context.Context, opts selfupdate.RollbackOptions, fro
 	return e.print(text + "the service still runs the other file: restart it now\n")
 }
 
+// nothingThere tells that a path may be a wrong one.
+func nothingThere(st selfupdate.Status) string {
+	if st.Phase == "empty" {
+		return ", and nothing is installed there: check --target"
+	}
+	return ""
+}
+
 func (e *env) clearing(d checksum.Digest) string {
 	return "selfupdate-guard clear --target " + quote(e.target) + " " + d.String()
 }
@@ -138,7 +145,7 @@ func (e *env) clearCommand() *command {
 		case len(args) == 1:
 			d, err := checksum.ParseDigest(args[0])
 			if err != nil {
-				return usagef("%q is no digest (sha256:HEX or sha512:HEX): %v", args[0], err)
+				return usagef("%q is no digest (sha256:HEX or sha512:HEX, as status shows it): %v", args[0], err)
 			}
 			opts.Digest = d
 		}
@@ -160,7 +167,7 @@ func (e *env) clear(ctx context.Context, opts selfupdate.ClearOptions) error {
 	if !opts.All && opts.Digest.IsZero() {
 		switch len(st.Rejected) {
 		case 0:
-			return e.print("nothing to do: nothing is rejected\n")
+			return e.print("nothing to do: nothing is rejected at " + e.target + nothingThere(st) + "\n")
 		case 1:
 			opts.Digest = st.Rejected[0].SHA256
 		default:
@@ -180,7 +187,7 @@ func (e *env) clear(ctx context.Context, opts selfupdate.ClearOptions) error {
 	case len(st.Rejected) > 0:
 		fmt.Fprintf(&b, "nothing to do: %s is not rejected; rejected are:%s\n", opts.Digest, list.String())
 	default:
-		b.WriteString("nothing to do: nothing is rejected\n")
+		fmt.Fprintf(&b, "nothing to do: nothing is rejected at %s%s\n", e.target, nothingThere(st))
 	}
 	return e.print(b.String())
 }

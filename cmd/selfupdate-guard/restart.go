@@ -64,6 +64,9 @@ func runRestart(ctx context.Context, r restart) error {
 	case err != nil:
 		const most = 300
 		text := strings.TrimSpace(string(out[:min(len(out), most)]))
+		if text == "" {
+			return fmt.Errorf("%s: %w", r, err)
+		}
 		return fmt.Errorf("%s: %w: %s", r, err, strings.ReplaceAll(text, "\n", " "))
 	}
 	return nil

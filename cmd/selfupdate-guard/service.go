@@ -83,7 +83,7 @@ func preText(s selfupdate.Start) string {
 	what := cmp.Or(s.Version, "the program")
 	switch {
 	case s.RolledBack:
-		return strings.TrimSuffix("went back to "+what+": "+s.Reason, ": ")
+		return strings.TrimSuffix("went back to "+cmp.Or(s.Version, "the program before")+": "+s.Reason, ": ")
 	case s.OnTrial && s.Reason != "":
 		return what + " is on trial: " + s.Reason
 	case s.OnTrial:

@@ -79,7 +79,11 @@ func (x *explanation) restart(why string) { x.service("restart", why) }
 
 // rollback is never without --from: by the time that somebody types it, the trial may be over.
 func (x *explanation) rollback(left selfupdate.Program, why string) {
-	x.guard("rollback --from "+left.SHA256.String(), why)
+	args := "rollback --from " + left.SHA256.String()
+	if x.unit != "" {
+		args += " --restart-unit " + quote(x.unit)
+	}
+	x.guard(args, why)
 }
 
 func (x *explanation) status(st selfupdate.Status) {
@@ -92,7 +96,7 @@ func (x *explanation) status(st selfupdate.Status) {
 	case st.Current != nil:
 		x.stable(st)
 	case !st.Damaged:
-		x.say("state", "empty: nothing is installed here")
+		x.say("state", "empty: nothing is installed here: check the path, or install a version with selfupdate apply --create")
 	}
 	for _, j := range st.Rejected {
 		x.rejected(j)
@@ -167,6 +171,9 @@ func (x *explanation) trial(st selfupdate.Status) {
 	case tr.Expired:
 		x.say("state", "expired: %s was on trial and is given up (%s); %s comes back with the next start", name, cmp.Or(tr.Reason, "no reason recorded"), before)
 		x.restart("go back now")
+	case !tr.AtTarget && !st.Missing:
+		x.say("state", "on trial, not at the target: %s is there; the next start through selfupdate-guard pre switches to %s, once there is room to record it", before, name)
+		x.restart("switch now")
 	case unseen(st):
 		x.say("state", "on trial: %s has not got to Begin yet: not started, stopped in order, or crashing or hanging before it (nobody counts that here: no helper)", name)
 		x.service("status", "look: if it restarts over and over, go back")
@@ -175,7 +182,7 @@ func (x *explanation) trial(st selfupdate.Status) {
 		x.restart("start it")
 	case tr.Left == 0:
 		x.say("state", "on trial, not running: %s, start %d of %d has ended; %s", name, tr.Started, tr.Max, x.next(tr, before))
-		x.restart("start it now")
+		x.restart(x.nextIs(tr))
 	default:
 		x.say("state", "on trial: %s, start %d of %d, %s left to confirm; if it does not, %s comes back by itself", name, tr.Started, tr.Max, short(tr.Left), before)
 	}
@@ -185,9 +192,6 @@ func (x *explanation) trial(st selfupdate.Status) {
 	}
 	for _, f := range tr.Failures {
 		x.say("failed", "%s", f)
-	}
-	if !tr.AtTarget && !st.Missing {
-		x.say("target", "is not the version on trial yet; the next start through selfupdate-guard pre switches to it")
 	}
 	x.decide(st)
 }
@@ -205,7 +209,7 @@ func (x *explanation) decide(st selfupdate.Status) {
 	}
 	c := st.Trial.Candidate
 	x.rollback(c, "it does not work: go back, and reject it")
-	if st.Trial.Left > 0 {
+	if st.Trial.Left > 0 && st.Trial.AtTarget {
 		x.guard("confirm --from "+c.SHA256.String(), "it works: keep it")
 	}
 }
@@ -216,6 +220,13 @@ func (x *explanation) next(tr *selfupdate.TrialStatus, before string) string {
 		return before + " comes back with the next start"
 	}
 	return fmt.Sprintf("%s until %s comes back", more(tr.Max-tr.Started, "start"), before)
+}
+
+func (x *explanation) nextIs(tr *selfupdate.TrialStatus) string {
+	if tr.Started >= tr.Max {
+		return "go back now"
+	}
+	return "start it now"
 }
 
 // verdicts is what each means for what happens next.

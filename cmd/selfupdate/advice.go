@@ -40,9 +40,12 @@ func (a advice) about(err error, e *env) string {
 	case is(selfupdate.ErrNoSpace):
 		return "free some space in " + filepath.Dir(e.target)
 	case is(selfupdate.ErrNoPrevious):
+		if _, err := os.Lstat(e.target); errors.Is(err, fs.ErrNotExist) {
+			return "no file is there either: check --target, or install a version with selfupdate apply --create"
+		}
 		return "there is no earlier program that can be put back; install a version with selfupdate apply"
 	case is(selfupdate.ErrBusy):
-		return "wait until the other update has ended; or, if that is a service's own: stop it, selfupdate rollback --target " + quote(e.target) + ", and start it"
+		return "wait until the other update has ended; or, if that is a service's own: stop it, do this again, and start it"
 	case is(selfupdate.ErrNoTarget):
 		return e.noTargetAdvice()
 	case is(selfupdate.ErrOnTrial):
@@ -50,7 +53,7 @@ func (a advice) about(err error, e *env) string {
 	case is(selfupdate.ErrExpired):
 		return "too late: restart the service, and the program before comes back; see selfupdate status --target " + quote(e.target)
 	case is(selfupdate.ErrRecordFormat):
-		return "use a newer selfupdate"
+		return "use a newer selfupdate, or go back by hand (docs/operations.md)"
 	case is(selfupdate.ErrSignature): // another may be missing besides
 		return a.refusal(err, e.command)
 	case is(selfupdate.ErrNotFound):

@@ -323,7 +323,11 @@ func (a *applyFlags) text(e *env, res selfupdate.Result) string {
 	if res.Previous != "" {
 		fmt.Fprintf(&b, ", from %s", res.Previous)
 	}
-	fmt.Fprintf(&b, "\ntrust: %s; to go back: selfupdate rollback --target %s\n", res.Policy, quote(e.target))
+	fmt.Fprintf(&b, "\ntrust: %s", res.Policy)
+	if st, err := selfupdate.ReadStatus(e.target, nil); err != nil || st.Trial != nil || len(st.Previous) > 0 {
+		fmt.Fprintf(&b, "; to go back: selfupdate rollback --target %s", quote(e.target))
+	}
+	b.WriteByte('\n')
 	switch {
 	case res.OnTrial:
 		b.WriteString(a.trialText(e))

@@ -36,7 +36,7 @@ func clearCommand(e *env) *command {
 		case len(args) == 1:
 			d, err := checksum.ParseDigest(args[0])
 			if err != nil {
-				return usagef("%q is no digest (sha256:HEX or sha512:HEX): %v", args[0], err)
+				return usagef("%q is no digest (sha256:HEX or sha512:HEX, as status shows it): %v", args[0], err)
 			}
 			opts.Digest = d
 		}
@@ -87,7 +87,7 @@ func (e *env) clearText(st selfupdate.Status, opts selfupdate.ClearOptions, lift
 	case len(st.Rejected) > 0:
 		fmt.Fprintf(&b, "nothing to do: %s is not rejected at %s; rejected are:%s\n", opts.Digest, e.target, e.listRejected(st))
 	case st.Phase == "empty":
-		fmt.Fprintf(&b, "nothing to do: nothing is rejected at %s, and nothing is installed there\n", e.target)
+		fmt.Fprintf(&b, "nothing to do: nothing is rejected at %s, and nothing is installed there: check --target\n", e.target)
 	default:
 		fmt.Fprintf(&b, "nothing to do: nothing is rejected at %s\n", e.target)
 	}

@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"golang.org/x/term"
+
+	"github.com/metal-stack/selfreconcile/cmd/internal/operate"
 )
 
 // env is what a run of the tool has: its streams, the flags that all commands
@@ -144,7 +146,7 @@ func parse(fs *flag.FlagSet, args []string) (positional []string, err error) {
 			if errors.Is(err, flag.ErrHelp) {
 				return nil, err
 			}
-			return nil, usagef("%s", flagError(err.Error()))
+			return nil, usagef("%s", flagError(operate.Wanted(fs, err.Error())))
 		}
 		rest := fs.Args()
 		if len(rest) == 0 {
@@ -160,6 +162,9 @@ func parse(fs *flag.FlagSet, args []string) (positional []string, err error) {
 // flagError turns the texts of package flag into those of this tool's help.
 func flagError(text string) string {
 	if name, ok := strings.CutPrefix(text, "flag provided but not defined: -"); ok {
+		if strings.HasPrefix(name, "restart-") { // selfupdate-guard has them
+			return dashed(name) + ": selfupdate restarts nothing: leave that out, and restart the service afterwards"
+		}
 		return "unknown flag " + dashed(name)
 	}
 	return flagTexts.Replace(text)

@@ -134,7 +134,7 @@ func TestReportJSON(t *testing.T) {
 	e := &env{stdout: &out, stderr: io.Discard, json: true, command: "apply", target: "/nowhere/app", changes: true}
 	assert.Equal(t, 4, e.report(&selfupdate.Error{Step: "lock", State: selfupdate.Replaced, Err: selfupdate.ErrBusy}))
 	assert.JSONEq(t, `{"error": "lock: another update of this target is running (the target is the new program)",
-		"class": "local", "state": "replaced", "advice": "wait until the other update has ended; or, if that is a service's own: stop it, selfupdate rollback --target /nowhere/app, and start it"}`, out.String())
+		"class": "local", "state": "replaced", "advice": "wait until the other update has ended; or, if that is a service's own: stop it, do this again, and start it"}`, out.String())
 }
 
 // TestReportControl: nothing that a server sends can steer a terminal.

@@ -70,7 +70,13 @@ func confirm(ctx context.Context, e *env, opts selfupdate.ConfirmOptions, from s
 	if after.Current != nil {
 		c.Version, c.SHA256 = after.Current.Version, after.Current.SHA256
 	}
-	if before.Trial == nil {
+	switch {
+	case before.Trial != nil:
+	case operate.Pending(before):
+		return e.result(c, fmt.Sprintf("the program at %s is well: that decides what to think of the version before it, see selfupdate status\n", e.target))
+	case before.Phase == "empty":
+		return e.result(c, fmt.Sprintf("nothing to do: no program is on trial at %s, and nothing is installed there: check --target\n", e.target))
+	default:
 		return e.result(c, fmt.Sprintf("nothing to do: no program is on trial at %s\n", e.target))
 	}
 	candidate := before.Trial.Candidate

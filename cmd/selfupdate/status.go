@@ -74,7 +74,7 @@ func (e *env) statusText(st selfupdate.Status) string {
 		t.row("damaged", "the record can't be read: this is what the disk shows, and rejections are lost, and a trial that was going on: what is at the target stays, so check that it works; the next update writes a new record")
 	}
 	if st.Missing {
-		t.row("missing", "the file is gone: go back, or apply a release with --create")
+		t.row("missing", "the file is gone: the next start puts it back where selfupdate-guard pre runs before it; else go back, or apply a release with --create")
 	}
 	if st.Changed {
 		t.row("changed", "the file is not the recorded one: somebody replaced it by hand; the next update keeps it as its starting point")
@@ -83,7 +83,7 @@ func (e *env) statusText(st selfupdate.Status) string {
 		t.row("unfinished", "an update or a rollback was interrupted; the next one ends it, and the target is whole all the same")
 	}
 	e.rollbackRows(&t, st)
-	if tr := st.Trial; tr != nil && tr.Left > 0 && !tr.Expired {
+	if tr := st.Trial; tr != nil && tr.Left > 0 && tr.AtTarget && !tr.Expired {
 		t.row("keep", "when it works: selfupdate confirm --target "+quote(e.target)+" --from "+tr.Candidate.SHA256.String())
 	}
 	if s := st.Spare; s != nil {
@@ -164,7 +164,7 @@ func (e *env) rollbackRows(t *table, st selfupdate.Status) {
 	}
 }
 
-// verdict says whether a rejected version is tried again; "" when its class says it.
+// verdict says whether a rejected version is tried again.
 func verdict(r selfupdate.Rejection) string {
 	switch r.Verdict {
 	case "pending":
@@ -176,6 +176,8 @@ func verdict(r selfupdate.Rejection) string {
 		return "inconclusive, but tried too often: not installed again"
 	case "guilty":
 		return "guilty: not installed again"
+	case "manual":
+		return "somebody rolled it back: not installed again"
 	}
 	return ""
 }

@@ -5,7 +5,11 @@ package operate
 import (
 	"cmp"
 	"errors"
+	"flag"
 	"fmt"
+	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/metal-stack/selfreconcile/checksum"
@@ -78,8 +82,35 @@ func known(st selfupdate.Status) []selfupdate.Program {
 	return list
 }
 
+// Pending reports whether a confirmation decides about a version that was left.
+func Pending(st selfupdate.Status) bool {
+	return slices.ContainsFunc(st.Rejected, func(j selfupdate.Rejection) bool { return j.Verdict == "pending" })
+}
+
 // Name is a program for people.
 func Name(p selfupdate.Program) string { return cmp.Or(p.Version, p.SHA256.String()) }
+
+var unparsed = regexp.MustCompile(`^invalid (?:boolean )?value ".*" for (?:flag )?-([a-z-]+): parse error$`)
+
+// Wanted is an error of package flag, with what the flag takes in place of "parse error".
+func Wanted(fs *flag.FlagSet, text string) string {
+	m := unparsed.FindStringSubmatch(text)
+	if m == nil || fs.Lookup(m[1]) == nil {
+		return text
+	}
+	value, ok := fs.Lookup(m[1]).Value.(flag.Getter)
+	if !ok {
+		return text
+	}
+	want := "a whole number"
+	switch value.Get().(type) {
+	case time.Duration:
+		want = "a duration with its unit, such as 90s or 10m"
+	case bool:
+		want = "true or false"
+	}
+	return strings.TrimSuffix(text, "parse error") + "want " + want
+}
 
 // Explain says what err is about in the words of status: that the program was
 // exchanged between the look at it (From) and now, or that it does not run. Any
@@ -120,7 +151,7 @@ func notRunning(tr selfupdate.TrialStatus) error {
 	case n > 0:
 		start += ": " + tr.Failures[n-1]
 	case tr.Started == 0:
-		start = "no start counted"
+		return &refusal{name + " is not running (no start counted): restart its service first, roll back, or --force"}
 	}
 	return &refusal{fmt.Sprintf("%s is not running (%s): roll back, or --force", name, start)}
 }
