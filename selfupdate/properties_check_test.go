@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/metal-stack/selfreconcile/checksum"
 )
 
 // The invariants of docs/design.md, each a function, over what is on a file system.
@@ -37,6 +39,11 @@ func (v view) onTrial() bool { return v.err == nil && v.r.Phase == phaseTrial &&
 // has reports whether there is a whole slot of a program.
 func (v view) has(name string) bool {
 	return name != "" && name != "?" && fileName(v.slot(digestNamed(name))) == name
+}
+
+// hasAnother reports whether there is a whole slot of another program than d that the record names.
+func (v view) hasAnother(d checksum.Digest) bool {
+	return slices.ContainsFunc(v.r.slots(), func(o checksum.Digest) bool { return !o.Equal(d) && v.has(castName(o)) })
 }
 
 func (v view) candidate() string { return castName(v.r.Trial.Candidate.SHA256) }
@@ -142,13 +149,10 @@ func (w *world) i8(v view) {
 		switch {
 		case d.IsZero(), w.spoiled[name], v.has(name):
 		case fileName(v.rollback) == name: // it was salvaged
-		case w.gave[name] && !v.r.needs(d): // what nobody needs was given up, and the record that says so is not written yet
+		case w.gave[name] && (!v.r.needs(d) || v.at != name && v.hasAnother(d)):
+			// on a full disk what was left, or nobody needs, makes room before the record says so
 		case v.r.Current != nil && v.r.Current.SHA256.Equal(d) && v.at == name:
 		case v.r.Phase == phaseTrial && v.r.Trial.Expired && v.candidate() == name && castName(v.r.Trial.Fallback) == v.at: // it was just left
-		case v.r.Phase == phaseStable && v.r.Current != nil && v.r.Current.SHA256.Equal(d) && slices.ContainsFunc(v.r.Good, func(e entry) bool { return castName(e.SHA256) == v.at }):
-			// left on a full disk, where its room came before the record: the next run settles it
-		case w.full && v.r.Phase == phaseTrial && v.candidate() == name && castName(v.r.Trial.Fallback) == v.at:
-			// the same of a rollback in a trial, which was killed before the record
 		default:
 			w.fail("I8", "%s: the record names %s, which is not there", v.where, name)
 		}

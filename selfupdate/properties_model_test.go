@@ -903,6 +903,9 @@ func TestPropertiesSeeds(t *testing.T) {
 			{do: "kill", n: 7, fault: "kill", at: 6}, {do: "start", n: 1}, {do: "confirm", n: 15, fault: "power", at: 38, seed: 3907},
 			{do: "start", n: 15, fault: "power", at: 10, seed: 85},
 		}},
+		{helper: true, steps: []step{ // the same of a rollback, and then somebody deletes what came back
+			{do: "install", n: 1}, {do: "disk"}, {do: "rollback", n: 8, fault: "kill", at: 14}, {do: "disk"}, {do: "delete"},
+		}},
 		{timer: true, steps: []step{ // a record that is damaged and a program that is gone: nothing is swept
 			{do: "apply by hand", n: 2}, {do: "start"}, {do: "spoil record", n: 10, seed: 3551}, {do: "spoil slot", seed: 681},
 			{do: "delete"}, {do: "rollback"}, {do: "foreign", n: 15}, {do: "rollback", n: 15},
