@@ -249,7 +249,7 @@ func TestWriteStatus(t *testing.T) {
 	d := content256(t, programs["v2"])
 	for _, line := range []string{
 		`nextversion: "v2"`, `lastreconcile: "1970-01-01T00:00:00Z"`, `error: "this digest was rejected here"`, `protection: "no-helper"`,
-		`reason: "bad: \"very\"\nbad"`, `clear: "selfupdate clear --target ` + path + ` ` + d.String() + `"`, `rules: "3"`, `"odd key": "x"`,
+		`reason: "bad: \"very\"\nbad"`, `clear: "selfupdate-guard clear --target ` + path + ` ` + d.String() + `"`, `rules: "3"`, `"odd key": "x"`,
 	} {
 		assert.Contains(t, string(got), line)
 	}

@@ -292,7 +292,7 @@ func (st Status) yaml(rc Reconcile) []byte {
 		line("  ", "class", j.Class)
 		line("  ", "verdict", j.Verdict)
 		line("  ", "reason", j.Reason)
-		line("  ", "clear", "selfupdate clear --target "+st.Target+" "+j.SHA256.String())
+		line("  ", "clear", "selfupdate-guard clear --target "+st.Target+" "+j.SHA256.String())
 	}
 	for _, k := range slices.Sorted(maps.Keys(rc.Extra)) {
 		line("", quoteKey(k), rc.Extra[k])

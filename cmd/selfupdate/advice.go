@@ -61,7 +61,7 @@ func (a advice) about(err error, e *env) string {
 	case is(selfupdate.ErrLimited):
 		return a.limited()
 	case is(selfupdate.ErrNetwork):
-		return "try again later"
+		return "try again later; if it stays so, check the address"
 	}
 	return a.refusal(err, e.command)
 }

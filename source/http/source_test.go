@@ -227,3 +227,10 @@ func TestCredentials(t *testing.T) {
 		require.Error(t, err)
 	}
 }
+
+// TestURLWithoutScheme: the URL may hold a secret, so the text says what is wanted instead.
+func TestURLWithoutScheme(t *testing.T) {
+	_, err := New(Options{AllowHTTP: true}).URL("v1", "127.0.0.1:8099/secret/app")
+	require.ErrorContains(t, err, "not a URL that begins with https://")
+	assert.NotContains(t, err.Error(), "secret")
+}

@@ -78,7 +78,7 @@ func (s *Source) parse(rawURL string) (*url.URL, string, error) {
 	}
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		return nil, "", errors.New("httpsource: not a URL")
+		return nil, "", errors.New("httpsource: not a URL that begins with https://")
 	}
 	if u.Scheme != "https" && u.Scheme != "http" {
 		return nil, "", fmt.Errorf("httpsource: %w: not an https URL", selfupdate.ErrInsecure)

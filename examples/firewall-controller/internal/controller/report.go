@@ -147,7 +147,7 @@ func (c *Controller) status(up outcome, message string) firewall.Status {
 	if tr := st.Trial; tr != nil {
 		s.Trial = &firewall.Trial{
 			Version: tr.Candidate.Version, Starts: fmt.Sprintf("%d of %d", tr.Started, tr.Max), Deadline: tr.Deadline.String(),
-			Failures: tr.Failures, Rollback: "selfupdate rollback --target " + st.Target,
+			Failures: tr.Failures, Rollback: "selfupdate rollback --target " + st.Target + " --from " + tr.Candidate.SHA256.String(),
 		}
 	}
 	for _, j := range st.Rejected {

@@ -86,6 +86,7 @@ func TestTrialConfirmed(t *testing.T) {
 		st := s.store.last()
 		require.NotNil(t, st.Trial)
 		assert.Equal(t, "1 of 3", st.Trial.Starts)
+		assert.Contains(t, st.Trial.Rollback, " --from sha256:", "typed too late it goes one version further without")
 		assert.Equal(t, "v2", st.ActualVersion)
 		assert.Equal(t, "v1", st.LastVersion, "what a roll back brings")
 		assert.Equal(t, unsure, s.pace(), "in a hurry")
