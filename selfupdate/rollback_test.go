@@ -2,7 +2,9 @@ package selfupdate
 
 import (
 	"context"
+	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -257,6 +259,28 @@ func TestWriteStatus(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o644), fi.Mode())
 	require.Error(t, u.WriteStatus(filepath.Join(t.TempDir(), "none", "status.yaml"), Reconcile{}))
+}
+
+// A command that the status shows is one that can be typed.
+func TestWriteStatusCommands(t *testing.T) {
+	st := Status{Target: "/opt/it's here/a$b", Rejected: []Rejection{{SHA256: content256(t, programs["v2"])}}, Trial: &TrialStatus{}}
+	var lines struct {
+		Clear, Rollback string
+	}
+	for line := range strings.Lines(string(st.yaml(Reconcile{}))) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		switch key {
+		case "clear":
+			require.NoError(t, json.Unmarshal([]byte(value), &lines.Clear))
+		case "rollback":
+			require.NoError(t, json.Unmarshal([]byte(value), &lines.Rollback))
+		}
+	}
+	for _, command := range []string{lines.Clear, lines.Rollback} {
+		out, err := exec.Command("sh", "-c", "set -- "+command+`; printf %s "$4"`).Output()
+		require.NoError(t, err, command)
+		assert.Equal(t, st.Target, string(out), command)
+	}
 }
 
 // A way back that returned an error does not happen later by itself.
