@@ -24,7 +24,7 @@ func NewHelper(path string, log *slog.Logger) (*Helper, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Helper{t}, nil
+	return &Helper{target: t}, nil
 }
 
 // Pre belongs before every start of the program. It counts the start of one that
@@ -63,7 +63,7 @@ type Check struct {
 // over: the program before is put back, and has to be restarted. After an error the
 // next Tick tries again: [ErrBusy] after 10 s, [ErrNoSpace], [ErrPermission],
 // [ErrDamaged] when there is nothing whole to go back to. The Check beside it holds.
-func (h *Helper) Tick(ctx context.Context) (Check, error) {
+func (h *Helper) Tick(ctx context.Context) (c Check, err error) {
 	t := h.target
 	t.seen(timerMark)
 	if t.quiet() {
@@ -74,6 +74,11 @@ func (h *Helper) Tick(ctx context.Context) (Check, error) {
 		return Check{}, err
 	}
 	defer release()
+	defer func() {
+		if c.Restart {
+			t.asked.Store(t.stamp())
+		}
+	}()
 	r, err := t.read()
 	switch {
 	case errors.Is(err, errDamaged):
@@ -151,17 +156,23 @@ func (t *target) endByTick(r record, candidate bool) (Check, error) {
 }
 
 // Restarted records that the restart that [Helper.Tick] asked for was done. After an
-// error ([ErrBusy], [ErrNoSpace], [ErrPermission]) the next Tick asks for it again.
-func (h *Helper) Restarted(ctx context.Context) error { return h.target.restarted(ctx) }
+// error ([ErrBusy], [ErrNoSpace], [ErrPermission]) the next Tick asks for it again, and
+// also when the target was changed while the program restarted.
+func (h *Helper) Restarted(ctx context.Context) error {
+	return h.target.restarted(ctx, h.target.asked.Load())
+}
 
-func (t *target) restarted(ctx context.Context) error {
+// restarted records a restart of the program that the file at the target was; nil: of any.
+func (t *target) restarted(ctx context.Context, was *stamp) error {
 	release, err := t.acquireState(context.WithoutCancel(ctx))
 	if err != nil {
 		return err
 	}
 	defer release()
 	return t.changeInRoom(func(r *record) error {
-		r.PendingRestart = false
+		if now := t.stamp(); was == nil || now == nil || *now == *was {
+			r.PendingRestart = false
+		}
 		return nil
 	})
 }

@@ -40,10 +40,11 @@ func (u *Updater) restartAfter(ctx context.Context, res Result, err error) (Resu
 // restart calls the hook and records that it is done. When that can't be recorded,
 // the next Apply calls it again.
 func (u *Updater) restart(ctx context.Context, state State) error {
+	was := u.target.stamp()
 	if err := u.cfg.Restart(ctx); err != nil {
 		return failedIn(state, "restart", u.target.target, err)
 	}
-	if err := u.target.restarted(ctx); err != nil {
+	if err := u.target.restarted(ctx, was); err != nil {
 		u.target.log.Warn("the restart could not be recorded: it is asked for again", "error", err)
 	}
 	return nil

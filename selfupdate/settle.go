@@ -16,6 +16,15 @@ func stampOf(fi fs.FileInfo) *stamp {
 	return &stamp{Size: fi.Size(), Mtime: fi.ModTime().UnixNano(), Inode: inode(fi)}
 }
 
+// stamp is what the file at the target is known by; nil when there is none.
+func (t *target) stamp() *stamp {
+	fi, err := t.sys.lstat(t.target)
+	if err != nil {
+		return nil
+	}
+	return stampOf(fi)
+}
+
 // holds reports whether the target is still the file recorded for e.
 func (t *target) holds(e *entry) bool {
 	if e == nil || e.Stat == nil {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
+	"sync/atomic"
 )
 
 // target is one program on disk with its state directory.
@@ -17,6 +18,8 @@ type target struct {
 	own      bool   // it is the running program
 	restarts bool   // a change needs a restart, of which the record says whether it was made
 	version  string // of the program that is there, when no record says it
+
+	asked atomic.Pointer[stamp] // for which file Tick last asked for a restart
 }
 
 // irregular says what is at the target instead of a file.
