@@ -301,7 +301,7 @@ func (t *target) goBackAtStart(r record) (Start, error) {
 // abandon ends a trial whose fallback is what runs. Nothing is rejected; the candidate
 // stays on disk, and the next update to it begins a new trial without a download.
 func (t *target) abandon(r record, reason string) (Start, error) {
-	s := Start{Reason: "the trial of " + r.Trial.Candidate.Version + " is over: " + reason}
+	s := Start{Reason: "the trial of " + r.Trial.Candidate.name() + " is over: " + reason}
 	if r.Current != nil {
 		s.Version = r.Current.Version
 	}
@@ -492,7 +492,7 @@ func (t *target) confirmTrial(r *record, id string) error {
 	c.Stat, c.Confirmed = there.Stat, true
 	r.succeed(c)
 	r.resolve(t.sys.boot(), t.sys.mono())
-	t.event(r, outcomeConfirmed, fmt.Sprintf("version %s after %s", c.Version, counted(tr.Started)))
+	t.event(r, outcomeConfirmed, c.name()+" after "+counted(tr.Started))
 	return nil
 }
 
@@ -547,6 +547,7 @@ type Ending struct {
 	Orderly     bool   // it was told to stop, and did
 	NotExecuted bool   // it could not even be started
 	Hung        bool   // it was killed for not answering
+	Killed      bool   // by SIGKILL, or for want of memory: before Begin no sign of a crash
 	Detail      string // for people, e.g. "signal SEGV"
 }
 
@@ -570,7 +571,7 @@ func (t *target) ended(ctx context.Context, id string, e Ending) error {
 			tr.fail(classUnhealthy, "ended orderly, once too often")
 		case e.Hung:
 			tr.fail(classHang, cmpText(e.Detail, "did not answer"))
-		case begun:
+		case begun, e.Killed:
 			tr.fail(classUnhealthy, cmpText(e.Detail, "ended without being confirmed"))
 		case e.NotExecuted:
 			tr.fail(classExec, cmpText(e.Detail, "could not be executed"))

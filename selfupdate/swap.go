@@ -180,7 +180,7 @@ func (t *target) announce(seen record, tr trial) error {
 			r.Spare = nil
 		}
 		if tr.Max > 0 {
-			t.event(r, outcomeOnTrial, "version "+tr.Candidate.Version)
+			t.event(r, outcomeOnTrial, tr.Candidate.name())
 		}
 		return nil
 	})

@@ -279,5 +279,13 @@ func (t *target) tidy() {
 	}
 }
 
+// name is what to call a program in a text for people.
+func (e entry) name() string {
+	if e.Version == "" {
+		return e.SHA256.String()
+	}
+	return "version " + e.Version
+}
+
 // candidateIs reports whether d is the candidate of the trial.
 func (tr *trial) candidateIs(d checksum.Digest) bool { return tr.Candidate.SHA256.Equal(d) }

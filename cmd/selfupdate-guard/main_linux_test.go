@@ -308,11 +308,12 @@ func TestEndingOf(t *testing.T) {
 		{"exit-code", "exited", "203", selfupdate.Ending{NotExecuted: true, Detail: "exit-code 203"}, true},
 		{"exit-code", "exited", "EXEC", selfupdate.Ending{NotExecuted: true, Detail: "exit-code EXEC"}, true},
 		{"signal", "killed", "SEGV", selfupdate.Ending{Detail: "signal SEGV"}, true},
+		{"signal", "killed", "KILL", selfupdate.Ending{Killed: true, Detail: "signal KILL"}, true},
 		{"core-dump", "dumped", "ABRT", selfupdate.Ending{Detail: "core-dump ABRT"}, true},
 		{"watchdog", "dumped", "ABRT", selfupdate.Ending{Hung: true, Detail: "watchdog, dumped ABRT"}, true},
 		{"timeout", "killed", "KILL", selfupdate.Ending{Hung: true, Detail: "timeout, killed KILL"}, true},
 		{"protocol", "", "", selfupdate.Ending{Detail: "protocol"}, true},
-		{"oom-kill", "killed", "KILL", selfupdate.Ending{Detail: "oom-kill, killed KILL"}, true},
+		{"oom-kill", "killed", "KILL", selfupdate.Ending{Killed: true, Detail: "oom-kill, killed KILL"}, true},
 	} {
 		t.Run(strings.TrimSpace(tt.result+" "+tt.status), func(t *testing.T) {
 			got, known := endingOf(tt.result, tt.code, tt.status)

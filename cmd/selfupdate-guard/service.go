@@ -104,7 +104,7 @@ func (e *env) postCommand() *command {
 		"(systemd.exec(5)). An orderly end does not count against the program, as often as the trial has starts.\n\n" +
 		"Other supervisors say it by a flag. It exits 0 whatever is wrong."
 	c.flags.BoolVar(&orderly, "orderly", false, "the program was told to stop, and did")
-	c.flags.StringVar(&res, "result", "", "how it ended, for people, such as \"signal SEGV\"; \"timeout\" and \"watchdog\" say that it did not answer")
+	c.flags.StringVar(&res, "result", "", "how it ended, for people, such as \"signal SEGV\"; \"timeout\" and \"watchdog\" say that it did not answer, \"signal KILL\" and \"oom-kill\" that somebody else ended it")
 	c.example = "ExecStopPost=-/usr/local/bin/selfupdate-guard post --target /usr/local/bin/firewall-controller"
 	c.run = func(ctx context.Context, args []string) error {
 		if err := noArguments(args); err != nil {
@@ -117,7 +117,7 @@ func (e *env) postCommand() *command {
 		case orderly:
 			end, known = selfupdate.Ending{Orderly: true}, true
 		case res != "":
-			end, known = selfupdate.Ending{Hung: hung(res), Detail: res}, true
+			end, known = selfupdate.Ending{Hung: hung(res), Killed: killed(res), Detail: res}, true
 		}
 		if !known {
 			e.notef("SERVICE_RESULT is not set: this is not a unit's ExecStopPost=, and nothing was done (other supervisors: --orderly, --result)")
@@ -151,8 +151,12 @@ func endingOf(result, code, status string) (end selfupdate.Ending, known bool) {
 	default:
 		end.Detail = result
 	}
+	end.Killed = killed(result) || killed(end.Detail)
 	return end, true
 }
+
+// killed tells an end that the machine or somebody on it made: memory was short.
+func killed(result string) bool { return slices.Contains([]string{"oom-kill", "signal KILL"}, result) }
 
 func hung(result string) bool { return slices.Contains([]string{"timeout", "watchdog"}, result) }
 
