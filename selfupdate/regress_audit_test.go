@@ -3,6 +3,7 @@ package selfupdate
 import (
 	"context"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -131,4 +132,49 @@ func TestBeginOfACopy(t *testing.T) {
 	assert.Equal(t, phaseTrial, m.record().Phase)
 	m.begin() // the control
 	assert.Equal(t, 1, m.record().Trial.Started)
+}
+
+// A start that ended with the machine says as little before Begin as after it.
+func TestDownWithTheMachine(t *testing.T) {
+	for _, begins := range []bool{false, true} {
+		m := trialMachine(t)
+		for i := range 3 {
+			require.True(t, m.pre().OnTrial)
+			if begins {
+				m.begin()
+			}
+			m.clock.boot = "boot" + string(rune('2'+i))
+		}
+		require.True(t, m.pre().RolledBack)
+		j := m.record().Rejected[0]
+		assert.Equal(t, classUnhealthy, j.Class, "begins: %v", begins)
+		assert.Equal(t, verdictPending, j.Verdict, "begins: %v", begins)
+	}
+}
+
+// Timers that overlap, of the same or of several helpers: one way back, one verdict.
+func TestTicksAtOnce(t *testing.T) {
+	m := trialMachine(t)
+	m.pre()
+	m.clock.pass(10 * time.Minute)
+	shared := m.helper()
+	shared.target.sys.sleep = system().sleep // the machine's own passes its time
+	var all sync.WaitGroup
+	for i := range 8 {
+		h := shared
+		if i%2 == 0 {
+			h = m.helper()
+			h.target.sys.sleep = system().sleep
+		}
+		all.Go(func() {
+			c, err := h.Tick(t.Context())
+			assert.NoError(t, err)
+			assert.True(t, c.Restart)
+		})
+	}
+	all.Wait()
+	assert.Equal(t, "s1", m.at())
+	assert.Len(t, m.record().Rejected, 1)
+	require.NoError(t, shared.Restarted(t.Context()))
+	assert.False(t, m.record().PendingRestart)
 }
