@@ -894,6 +894,9 @@ func TestPropertiesSeeds(t *testing.T) {
 		{steps: []step{ // a damaged record whose successor is not flushed yet
 			{do: "apply by hand", n: 1}, {do: "spoil record"}, {do: "apply by hand", n: 5, fault: "kill", at: 16}, {do: "clear", n: 2},
 		}},
+		{helper: true, steps: []step{ // killed before the slots were flushed, and then only they tell what was there
+			{do: "install", n: 3}, {do: "install", n: 1, fault: "kill", at: 17}, {do: "spoil record", seed: 200},
+		}},
 		{helper: true, steps: []step{ // killed after the switch, and then somebody deletes it
 			{do: "install", n: 5, fault: "power", at: 38, seed: 5}, {do: "foreign"}, {do: "install", n: 10, fault: "kill", at: 44}, {do: "delete", n: 7},
 		}},

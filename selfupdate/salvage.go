@@ -2,6 +2,8 @@ package selfupdate
 
 import (
 	"cmp"
+	"errors"
+	"io/fs"
 	"slices"
 
 	"github.com/metal-stack/selfreconcile/checksum"
@@ -11,7 +13,12 @@ import (
 // .app.rollback is, and, when there was a record that is damaged, the slots, newest
 // first. Without any record the slots are not believed: the first update ever,
 // killed before it could write one, leaves a candidate there that never ran.
-func (t *target) salvage(current checksum.Digest, damaged bool) []entry {
+func (t *target) salvage(current checksum.Digest, damaged bool) ([]entry, error) {
+	for _, dir := range []string{t.slots, t.dir} { // an update may have been killed before their names were durable
+		if err := t.sys.syncDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, failed("make kept programs durable", dir, err)
+		}
+	}
 	var good []entry
 	add := func(path string, want checksum.Digest) {
 		fi, err := t.sys.lstat(path)
@@ -30,7 +37,7 @@ func (t *target) salvage(current checksum.Digest, damaged bool) []entry {
 			add(t.slot(d), d)
 		}
 	}
-	return good
+	return good, nil
 }
 
 // slotOf returns under which digest a file is a slot, which it must then have; zero

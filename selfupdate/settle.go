@@ -256,9 +256,9 @@ func (t *target) adopt(r *record) error {
 	if r.missing = there.SHA256.IsZero(); r.missing { // the record keeps its word for a way back
 		r.Phase = phaseStable
 		if r.Current == nil && len(r.Good) == 0 { // it has none: then what is left must not be swept
-			r.Good = t.salvage(checksum.Digest{}, r.damaged)
+			r.Good, err = t.salvage(checksum.Digest{}, r.damaged)
 		}
-		return nil
+		return err
 	}
 	switch {
 	case r.Current == nil:
@@ -267,7 +267,9 @@ func (t *target) adopt(r *record) error {
 		}
 		r.stable(there)
 		if len(r.Good) == 0 {
-			r.Good = t.salvage(there.SHA256, r.damaged)
+			if r.Good, err = t.salvage(there.SHA256, r.damaged); err != nil {
+				return err
+			}
 		}
 		if r.damaged {
 			t.event(r, outcomeAdopted, "the record was damaged: rejections are lost, and a trial if there was one; nobody knows whether this program works")
