@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# First the long forms of the fault tests, whatever they take (an hour and a half on
+# First the long forms of the fault tests, whatever they take (about an hour on
 # two cores): every system call, every power cut, every full disk, the fleet. Then all
 # tests again and again, each time in another order, until SOAK is over or one fails.
 # That finds what one run has luck with: races, leftovers, clocks.
@@ -33,11 +33,11 @@ long() { # LOG TEST...
 }
 
 # Two at a time: a process that is stopped at each system call leaves a core idle.
-long calls TestTrialEverySystemCall &
+long calls TestTrialEverySystemCall TestTrialLostWrites TestFleet &
 calls=$!
 rc=0
-long rest 'TestProperties|TestPropertiesModel' TestTrialPowerCutAnywhere \
-	'TestTrialKilledAnywhere|TestTrialOperationFails|TestTrialDiskFills' TestTrialLostWrites TestFleet || rc=1
+long rest 'TestProperties|TestPropertiesModel|TestPropertiesAfter' TestTrialPowerCutAnywhere \
+	'TestTrialKilledAnywhere|TestTrialOperationFails|TestTrialDiskFills' || rc=1
 wait "$calls" || rc=1
 [[ $rc -eq 0 ]] || die "a long form failed: see above"
 for ((round = 1; SECONDS < seconds; round++)); do
