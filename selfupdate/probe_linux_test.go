@@ -147,7 +147,7 @@ func TestRunProbeNotToBlame(t *testing.T) {
 	})
 	for _, signal := range []string{"TERM", "KILL", "INT", "HUP"} { // as at a shutdown
 		t.Run("ended by SIG"+signal, func(t *testing.T) {
-			require.ErrorIs(t, RunProbe()(t.Context(), scriptFile(t, "kill -"+signal+" $$; sleep 5")), errEnded)
+			require.ErrorIs(t, RunProbe()(t.Context(), scriptFile(t, "exec env --default-signal sh -c 'kill -"+signal+" $$; sleep 5'")), errEnded)
 		})
 	}
 	t.Run("cancelled", func(t *testing.T) {
