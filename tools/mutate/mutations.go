@@ -178,4 +178,10 @@ func (t *target) recordBackOnly(fallback checksum.Digest, st *stamp, over *trial
 	{"refunds-without-end", "start.go", one(`case e.Orderly && tr.Refunds < tr.Max:`, `case e.Orderly:`), "TestRefundsEnd$"},
 
 	{"foreign-file-undone", "start.go", one(`case !candidate && !fallback && !there.SHA256.IsZero():`, `case false:`), "TestTrialForeignFile"},
+
+	{"salvaged-before-durable", "salvage.go", one(`if err := t.sys.syncDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {`, `if err := error(nil); err != nil && !errors.Is(err, fs.ErrNotExist) {`), "TestPropertiesSeeds$"},
+
+	{"a-kill-is-a-crash", "start.go", one(`case begun, e.Killed:`, `case begun:`), "TestKilledBeforeBegin$"},
+
+	{"restarted-for-any-file", "helper.go", one(`if now := t.stamp(); was == nil || now == nil || *now == *was {`, `if was == nil || *was != (stamp{}) {`), "TestRestartedMeanwhile$"},
 }
