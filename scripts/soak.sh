@@ -27,7 +27,7 @@ long() { # LOG TEST...
 	for t in "$@"; do
 		say "$t"
 		SELFUPDATE_SOAK=1 go test "${apart[@]}" -count=1 -timeout=4h -v -run "^($t)\$" ./selfupdate >"$log" 2>&1 || rc=1
-		grep -v '^=== ' "$log" || true
+		grep -v -e '^=== ' -e '^        *--- PASS' "$log" || true
 	done
 	return $rc
 }
