@@ -34,7 +34,7 @@ fuzz: ## every fuzz target for FUZZTIME (30s)
 soak: ## the long forms of the fault tests, then all tests again and again, shuffled, for SOAK (30m)
 	@scripts/soak.sh
 
-mutate: ## breaks the protocol of a trial in each of 43 ways: a test has to fail (MUTATEFLAGS="-only confirm")
+mutate: ## breaks the protocol of a trial in each of 44 ways: a test has to fail (MUTATEFLAGS="-only confirm")
 	@scripts/mutate.sh $(MUTATEFLAGS)
 
 dependencies: ## measure what each package adds to an importer (the table in docs/dependencies.md)

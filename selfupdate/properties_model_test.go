@@ -894,6 +894,9 @@ func TestPropertiesSeeds(t *testing.T) {
 		{steps: []step{ // a damaged record whose successor is not flushed yet
 			{do: "apply by hand", n: 1}, {do: "spoil record"}, {do: "apply by hand", n: 5, fault: "kill", at: 16}, {do: "clear", n: 2},
 		}},
+		{helper: true, natures: [castPrograms]nature{good, crash}, steps: []step{ // a rollback that puts back what is gone, then a Confirm
+			{do: "start"}, {do: "apply", n: 1}, {do: "rollback"}, {do: "delete"}, {do: "rollback", n: 3}, {do: "confirm"},
+		}},
 		{helper: true, steps: []step{ // killed before the slots were flushed, and then only they tell what was there
 			{do: "install", n: 3}, {do: "install", n: 1, fault: "kill", at: 17}, {do: "spoil record", seed: 200},
 		}},

@@ -164,6 +164,9 @@ func (t *target) putBack(r record) (Start, error) {
 		if _, err := t.swap(t.slot(e.SHA256)); err != nil {
 			return Start{}, failed("restore the program", t.target, err)
 		}
+		if err := t.sys.syncDir(t.dir); err != nil {
+			return Start{}, failedIn(Restored, "make the swap durable", t.dir, err)
+		}
 		t.log.Warn("the program was gone: put back", "path", t.target, "sha256", e.SHA256.Hex())
 		return Start{Version: e.Version, Reason: "the program was gone and was put back"}, t.change(t.adopt)
 	}

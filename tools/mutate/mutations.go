@@ -184,4 +184,9 @@ func (t *target) recordBackOnly(fallback checksum.Digest, st *stamp, over *trial
 	{"a-kill-is-a-crash", "start.go", one(`case begun, e.Killed:`, `case begun:`), "TestKilledBeforeBegin$"},
 
 	{"restarted-for-any-file", "helper.go", one(`if now := t.stamp(); was == nil || now == nil || *now == *was {`, `if was == nil || *was != (stamp{}) {`), "TestRestartedMeanwhile$"},
+
+	{"put-back-not-durable", "start.go", one(`		if err := t.sys.syncDir(t.dir); err != nil {
+			return Start{}, failedIn(Restored, "make the swap durable", t.dir, err)
+		}
+`, ``), "TestPropertiesSeeds$"},
 }
