@@ -41,9 +41,14 @@ func (v view) has(name string) bool {
 	return name != "" && name != "?" && fileName(v.slot(digestNamed(name))) == name
 }
 
-// hasAnother reports whether there is a whole slot of another program than d that the record names.
+// hasAnother reports whether another program than d that the record names is whole, in its slot or at the target.
 func (v view) hasAnother(d checksum.Digest) bool {
-	return slices.ContainsFunc(v.r.slots(), func(o checksum.Digest) bool { return !o.Equal(d) && v.has(castName(o)) })
+	return slices.ContainsFunc(v.r.slots(), func(o checksum.Digest) bool { return !o.Equal(d) && v.whole(o) })
+}
+
+func (v view) whole(d checksum.Digest) bool {
+	name := castName(d)
+	return v.has(name) || name != "" && name == v.at
 }
 
 func (v view) candidate() string { return castName(v.r.Trial.Candidate.SHA256) }
@@ -152,7 +157,7 @@ func (w *world) i8(v view) {
 		case w.gave[name] && (!v.r.needs(d) || v.at != name && v.hasAnother(d)):
 			// on a full disk what was left, or nobody needs, makes room before the record says so
 		case v.r.Current != nil && v.r.Current.SHA256.Equal(d) && v.at == name:
-		case v.r.Phase == phaseTrial && v.r.Trial.Expired && v.candidate() == name && v.at != name && v.has(castName(v.r.Trial.Fallback)):
+		case v.r.Phase == phaseTrial && v.r.Trial.Expired && v.candidate() == name && v.at != name && v.whole(v.r.Trial.Fallback):
 			// it was just left, and may have had no slot
 		default:
 			w.fail("I8", "%s: the record names %s, which is not there", v.where, name)

@@ -894,6 +894,10 @@ func TestPropertiesSeeds(t *testing.T) {
 		{steps: []step{ // a damaged record whose successor is not flushed yet
 			{do: "apply by hand", n: 1}, {do: "spoil record"}, {do: "apply by hand", n: 5, fault: "kill", at: 16}, {do: "clear", n: 2},
 		}},
+		{helper: true, steps: []step{ // left on a full disk for a program whose slot is damaged, and which somebody put there
+			{do: "apply by hand", n: 1}, {do: "foreign", n: 15}, {do: "apply by hand", n: 15}, {do: "spoil slot", n: 1, seed: 4019},
+			{do: "disk", n: 3}, {do: "foreign", n: 9}, {do: "rollback", n: 13, fault: "kill", at: 25},
+		}},
 		{helper: true, natures: [castPrograms]nature{good, crash}, steps: []step{ // a rollback that puts back what is gone, then a Confirm
 			{do: "start"}, {do: "apply", n: 1}, {do: "rollback"}, {do: "delete"}, {do: "rollback", n: 3}, {do: "confirm"},
 		}},
