@@ -707,6 +707,9 @@ func (w *world) replace(name string) {
 // spoilSlot flips a bit of a slot whose file is not the one that runs, nor would
 // after a power cut.
 func (w *world) spoilSlot(s step) {
+	if w.corrupt {
+		return // as in spoilRecord: two damages at once that nobody could tell
+	}
 	t := w.guard().target
 	names, err := w.sys.readDir(t.slots)
 	if err != nil {
