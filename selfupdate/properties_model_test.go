@@ -898,6 +898,13 @@ func TestPropertiesSeeds(t *testing.T) {
 			{do: "apply by hand", n: 1}, {do: "foreign", n: 15}, {do: "apply by hand", n: 15}, {do: "spoil slot", n: 1, seed: 4019},
 			{do: "disk", n: 3}, {do: "foreign", n: 9}, {do: "rollback", n: 13, fault: "kill", at: 25},
 		}},
+		{natures: [castPrograms]nature{good, good, needsAPI, crash, exits}, helper: true, timer: true, steps: []step{ // a damaged way back whose slot was swept
+			{do: "apply by hand", n: 1}, {do: "start", n: 2}, {do: "spoil slot", seed: 91}, {do: "apply", n: 3, fault: "power", at: 2, seed: 1},
+			{do: "start"}, {do: "delete", n: 14}, {do: "guard", n: 4}, {do: "rollback"}, {do: "spoil record", n: 11, seed: 35},
+			{do: "rollback", n: 1}, {do: "rollback", n: 7}, {do: "start", fault: "power", at: 1, seed: 2}, {do: "apply by hand", n: 12},
+			{do: "mv rollback", n: 3}, {do: "mv rollback", n: 7}, {do: "foreign"}, {do: "tick", n: 13}, {do: "api"},
+			{do: "tick", fault: "kill", at: 38}, {do: "install", n: 3}, {do: "install", n: 11},
+		}},
 		{helper: true, natures: [castPrograms]nature{good, crash}, steps: []step{ // a rollback that puts back what is gone, then a Confirm
 			{do: "start"}, {do: "apply", n: 1}, {do: "rollback"}, {do: "delete"}, {do: "rollback", n: 3}, {do: "confirm"},
 		}},

@@ -324,6 +324,9 @@ func (t *target) sweep(r record) error {
 	for _, d := range r.slots() {
 		keep[d.Hex()] = true
 	}
+	if d := t.slotOf(t.rollback); !d.IsZero() { // it tells whether the way back is what it was
+		keep[d.Hex()] = true
+	}
 	for _, dir := range []struct {
 		path  string
 		stale func(name string) bool
