@@ -905,6 +905,14 @@ func TestPropertiesSeeds(t *testing.T) {
 			{do: "mv rollback", n: 3}, {do: "mv rollback", n: 7}, {do: "foreign"}, {do: "tick", n: 13}, {do: "api"},
 			{do: "tick", fault: "kill", at: 38}, {do: "install", n: 3}, {do: "install", n: 11},
 		}},
+		{helper: true, steps: []step{ // what failed on trial is installed for good, killed before its record, and then another one
+			{do: "apply by hand", n: 1}, {do: "start", n: 14}, {do: "guard"}, {do: "start", n: 10}, {do: "confirm outside", n: 4},
+			{do: "install", n: 6, fault: "kill", at: 33}, {do: "install"},
+		}},
+		{natures: [castPrograms]nature{good, good, hang, hang, good}, helper: true, timer: true, steps: []step{ // a hanging program that a damaged record made the way back
+			{do: "start", n: 8}, {do: "apply by hand", n: 13}, {do: "spoil record", n: 1, seed: 1522}, {do: "apply by hand", n: 9},
+			{do: "disk", n: 10}, {do: "start", n: 13},
+		}},
 		{helper: true, natures: [castPrograms]nature{good, crash}, steps: []step{ // a rollback that puts back what is gone, then a Confirm
 			{do: "start"}, {do: "apply", n: 1}, {do: "rollback"}, {do: "delete"}, {do: "rollback", n: 3}, {do: "confirm"},
 		}},

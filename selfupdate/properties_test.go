@@ -471,6 +471,10 @@ func (w *world) install(name string) {
 	w.hand, w.kept, w.desired = true, "", name
 	w.confirmed[name] = true
 	_, err := w.updater(false, false).Apply(w.ctx(), w.release(name))
+	if err == nil || w.dead { // what failed before is the operator's choice now
+		delete(w.failed, name)
+		delete(w.retried, name)
+	}
 	w.expect("install", err, ErrRejected, ErrOnTrial, ErrNoTarget, ErrDamaged)
 }
 
@@ -816,6 +820,9 @@ func (w *world) settle() {
 		case p.u == nil || w.natureOf(p.name) == mute:
 			w.clock.pass(11 * time.Minute)
 			w.act(step{do: "tick"})
+			if r, err := w.read(); w.badByHand && w.proc == p && err == nil && r.Phase == phaseTrial && castName(r.Trial.Fallback) == p.name {
+				w.act(step{do: "kill"}) // nobody watches an operator's choice that came back on a full disk, but the operator
+			}
 		case w.natureOf(p.name) == sick:
 			w.act(step{do: "guard"})
 		default:
