@@ -238,7 +238,7 @@ func (w *world) i5Since(r record) {
 // inconclusive at most three times, each only after the fallback confirmed.
 func (w *world) i6Since(r record) {
 	b := w.before
-	if r.Phase != phaseTrial || b.Phase == phaseTrial && b.Trial.ID == r.Trial.ID || r.Trial.Expired && r.Trial.Max == 0 {
+	if r.Phase != phaseTrial || b.Phase == phaseTrial && b.Trial.ID == r.Trial.ID || r.Trial.Expired { // one on its way back is no switch; a power cut may bring it back too
 		return
 	}
 	name := castName(r.Trial.Candidate.SHA256)

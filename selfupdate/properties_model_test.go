@@ -913,6 +913,9 @@ func TestPropertiesSeeds(t *testing.T) {
 			{do: "start", n: 8}, {do: "apply by hand", n: 13}, {do: "spoil record", n: 1, seed: 1522}, {do: "apply by hand", n: 9},
 			{do: "disk", n: 10}, {do: "start", n: 13},
 		}},
+		{timer: true, steps: []step{ // a power cut takes the record that ended a rollback, not the one that began it
+			{do: "apply by hand", n: 4}, {do: "tick", n: 2, fault: "power", at: 25, seed: 6}, {do: "rollback", n: 1, fault: "kill", at: 28}, {do: "reboot", n: 8, seed: 2918},
+		}},
 		{helper: true, natures: [castPrograms]nature{good, crash}, steps: []step{ // a rollback that puts back what is gone, then a Confirm
 			{do: "start"}, {do: "apply", n: 1}, {do: "rollback"}, {do: "delete"}, {do: "rollback", n: 3}, {do: "confirm"},
 		}},
