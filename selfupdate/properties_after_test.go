@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -34,16 +35,22 @@ var (
 	}
 	stops = []step{{fault: "kill"}, {fault: "power"}, {fault: "power", seed: 1}, {fault: "power", seed: 2}}
 	after = []step{
-		{}, {do: "delete"}, {do: "mv rollback"}, {do: "foreign"}, {do: "foreign", n: 1}, {do: "spoil record", seed: 200},
+		{do: "delete"}, {do: "mv rollback"}, {do: "foreign"}, {do: "foreign", n: 1}, {do: "spoil record", seed: 200},
 		{do: "spoil slot"}, {do: "spoil slot", n: 1}, {do: "start"}, {do: "rollback"}, {do: "apply by hand", n: 3},
+		{do: "rollback", n: 1}, {do: "install", n: 3}, {do: "reboot"},
 	}
 	disks = [][2]bool{{false, false}, {true, true}, {true, false}, {false, true}} // full while it is stopped, full afterwards
 )
 
 // TestPropertiesAfter goes through what TestProperties meets by luck only: every
 // operation stopped at every point, on a disk that is full before or after, and then
-// somebody's hands. One in 1000 in the short form, one in 10 in the long one.
+// somebody's hands, once or twice. One in 1000 in the short form, one in 10 in the long
+// one (others each time), and a twentieth of that with two.
 func TestPropertiesAfter(t *testing.T) {
+	salt := int64(0)
+	if long() {
+		salt = time.Now().UnixNano()
+	}
 	for _, name := range slices.Sorted(maps.Keys(befores)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -51,7 +58,7 @@ func TestPropertiesAfter(t *testing.T) {
 			for _, do := range interrupted {
 				for _, helper := range []bool{true, false} {
 					for _, disk := range disks {
-						machines += afterEach(t, befores[name], do, helper, disk)
+						machines += afterEach(t, salt, befores[name], do, helper, disk)
 					}
 				}
 			}
@@ -61,7 +68,7 @@ func TestPropertiesAfter(t *testing.T) {
 	}
 }
 
-func afterEach(t *testing.T, before []step, do step, helper bool, disk [2]bool) (machines int) {
+func afterEach(t *testing.T, salt int64, before []step, do step, helper bool, disk [2]bool) (machines int) {
 	t.Helper()
 	points := 0
 	runAfter(t, before, helper, disk, func(w *world) {
@@ -75,14 +82,17 @@ func afterEach(t *testing.T, before []step, do step, helper bool, disk [2]bool) 
 	})
 	for at := 1; at <= points; at++ {
 		for _, stop := range stops {
-			for _, then := range after {
+			for _, then := range hands() {
 				s := do
 				s.fault, s.seed, s.at = stop.fault, stop.seed, at
 				every := uint64(1000)
 				if long() {
 					every = 10
 				}
-				if !oneIn(every, before, s, helper, disk, then) {
+				if len(then) > 1 {
+					every *= 20
+				}
+				if !oneIn(every, salt, before, s, helper, disk, then) {
 					continue
 				}
 				machines++
@@ -93,9 +103,11 @@ func afterEach(t *testing.T, before []step, do step, helper bool, disk [2]bool) 
 						if w.full != disk[1] {
 							w.act(step{do: "disk"})
 						}
-						if then.do != "" {
-							w.act(then)
-							w.check()
+						for _, h := range then {
+							if slices.Contains(w.possible(), h.do) {
+								w.act(h)
+								w.check()
+							}
 						}
 						w.settle()
 					})
@@ -104,6 +116,18 @@ func afterEach(t *testing.T, before []step, do step, helper bool, disk [2]bool) 
 		}
 	}
 	return machines
+}
+
+// hands are the acts by hand: none, one, or two.
+func hands() [][]step {
+	all := [][]step{nil}
+	for _, one := range after {
+		all = append(all, []step{one})
+		for _, two := range after {
+			all = append(all, []step{one, two})
+		}
+	}
+	return all
 }
 
 // runAfter runs do on a machine on which everything before happened, if it can.

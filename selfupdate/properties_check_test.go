@@ -41,14 +41,16 @@ func (v view) has(name string) bool {
 	return name != "" && name != "?" && fileName(v.slot(digestNamed(name))) == name
 }
 
-// hasAnother reports whether another program than d that the record names is whole, in its slot or at the target.
-func (v view) hasAnother(d checksum.Digest) bool {
-	return slices.ContainsFunc(v.r.slots(), func(o checksum.Digest) bool { return !o.Equal(d) && v.whole(o) })
+// hasAnother reports whether another program than d that the record names is whole.
+func (w *world) hasAnother(v view, d checksum.Digest) bool {
+	return slices.ContainsFunc(v.r.slots(), func(o checksum.Digest) bool { return !o.Equal(d) && w.wholeBut(v, o) })
 }
 
-func (v view) whole(d checksum.Digest) bool {
+// wholeBut reports whether d is whole, in its slot or at the target, but for what
+// somebody did to it by hand.
+func (w *world) wholeBut(v view, d checksum.Digest) bool {
 	name := castName(d)
-	return v.has(name) || name != "" && name == v.at
+	return v.has(name) || name != "" && name == v.at || w.spoiled[name]
 }
 
 func (v view) candidate() string { return castName(v.r.Trial.Candidate.SHA256) }
@@ -109,6 +111,9 @@ func (w *world) i2(v view) {
 	if v.at != v.candidate() {
 		return
 	}
+	if v.r.Trial.Expired && v.r.Current != nil && w.spoiled[castName(v.r.Current.SHA256)] {
+		return // the one before it is damaged, and the way back is its: a rollback chose another, which has its slot
+	}
 	if got := fileName(v.rollback); got != fallback || v.same(v.rollback, v.target.target) {
 		w.fail("I2", "%s: the way back is %q, not %s", v.where, got, fallback)
 	}
@@ -154,10 +159,10 @@ func (w *world) i8(v view) {
 		switch {
 		case d.IsZero(), w.spoiled[name], v.has(name):
 		case fileName(v.rollback) == name: // it was salvaged
-		case w.gave[name] && (!v.r.needs(d) || v.at != name && v.hasAnother(d)):
+		case w.gave[name] && (!v.r.needs(d) || v.at != name && w.hasAnother(v, d)):
 			// on a full disk what was left, or nobody needs, makes room before the record says so
 		case v.r.Current != nil && v.r.Current.SHA256.Equal(d) && v.at == name:
-		case v.r.Phase == phaseTrial && v.r.Trial.Expired && v.candidate() == name && v.at != name && v.whole(v.r.Trial.Fallback):
+		case v.r.Phase == phaseTrial && v.r.Trial.Expired && v.candidate() == name && v.at != name && w.wholeBut(v, v.r.Trial.Fallback):
 			// it was just left, and may have had no slot
 		default:
 			w.fail("I8", "%s: the record names %s, which is not there", v.where, name)
@@ -238,9 +243,10 @@ func (w *world) i5Since(r record) {
 // inconclusive at most three times, each only after the fallback confirmed.
 func (w *world) i6Since(r record) {
 	b := w.before
-	if r.Phase != phaseTrial || b.Phase == phaseTrial && b.Trial.ID == r.Trial.ID || r.Trial.Expired { // one on its way back is no switch; a power cut may bring it back too
+	if r.Phase != phaseTrial || w.trials[r.Trial.ID] || r.Trial.Expired { // one on its way back is no switch; a power cut may bring each back
 		return
 	}
+	w.trials[r.Trial.ID] = true
 	name := castName(r.Trial.Candidate.SHA256)
 	if j := b.rejection(r.Trial.Candidate.SHA256); b.Phase == phaseStable && j.bars() {
 		w.fail("I6", "%s has the verdict %q and %d tries, and is tried again", name, j.Verdict, j.Tries)

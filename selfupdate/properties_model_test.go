@@ -913,6 +913,14 @@ func TestPropertiesSeeds(t *testing.T) {
 			{do: "start", n: 8}, {do: "apply by hand", n: 13}, {do: "spoil record", n: 1, seed: 1522}, {do: "apply by hand", n: 9},
 			{do: "disk", n: 10}, {do: "start", n: 13},
 		}},
+		{natures: [castPrograms]nature{needsAPI, good, mute, sick, good}, steps: []step{ // the same of one that is never well
+			{do: "start", n: 4}, {do: "apply by hand", n: 3}, {do: "confirm", n: 4, fault: "power", at: 10, seed: 1}, {do: "spoil record", n: 9, seed: 30},
+			{do: "start", n: 3}, {do: "apply", n: 4}, {do: "mv rollback", n: 2},
+		}},
+		{helper: true, timer: true, steps: []step{ // the way back is damaged, and a rollback to the one before that is cut off
+			{do: "apply by hand", n: 1}, {do: "start", n: 4}, {do: "spoil record", n: 3, seed: 76}, {do: "apply by hand"}, {do: "rollback", n: 6},
+			{do: "apply by hand", n: 7}, {do: "spoil slot", n: 8, seed: 2}, {do: "rollback", n: 14, fault: "power", at: 27, seed: 788},
+		}},
 		{timer: true, steps: []step{ // a power cut takes the record that ended a rollback, not the one that began it
 			{do: "apply by hand", n: 4}, {do: "tick", n: 2, fault: "power", at: 25, seed: 6}, {do: "rollback", n: 1, fault: "kill", at: 28}, {do: "reboot", n: 8, seed: 2918},
 		}},

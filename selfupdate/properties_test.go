@@ -139,6 +139,7 @@ type world struct {
 	confirmed map[string]bool // may be what a trial falls back to
 	failed    map[string]bool // left for a failure and not allowed again since
 	retried   map[string]int  // trials of a program that had failed before
+	trials    map[string]bool // that were seen, by ID
 	well      map[string]bool // the program that came back confirmed since that one failed
 	kept      string          // what a Confirm that returned nil was for, until somebody acts
 	starts    int             // of the candidate of trial
@@ -168,7 +169,7 @@ func newWorld(t tester, dir string, natures [castPrograms]nature, helper, timer 
 		clock:     &clock{mono: time.Hour, boot: "boot0", wall: time.Unix(1e9, 0)},
 		downloads: map[string]int{}, desired: "p0",
 		confirmed: map[string]bool{"p0": true}, failed: map[string]bool{}, retried: map[string]int{},
-		well: map[string]bool{}, spoiled: map[string]bool{}, gave: map[string]bool{},
+		trials: map[string]bool{}, well: map[string]bool{}, spoiled: map[string]bool{}, gave: map[string]bool{},
 	}
 	for i := range castForeign {
 		w.confirmed[fmt.Sprintf("f%d", i)] = true // the operator's choice
@@ -825,11 +826,17 @@ func (w *world) settle() {
 			}
 		case w.natureOf(p.name) == sick:
 			w.act(step{do: "guard"})
+			if w.proc == p { // it began on a full disk, and has no trial to watch
+				w.act(step{do: "tick"})
+				if r, err := w.read(); w.proc == p && err == nil && r.Phase == phaseTrial && w.spoiled[castName(r.Trial.Fallback)] {
+					w.act(step{do: "kill"}) // there is nothing to go back to: the next start ends the trial
+				}
+			}
 		default:
 			w.act(step{do: "confirm"})
 			w.check()
 			r, err := w.read()
-			if err == nil && r.Phase == phaseTrial && r.Trial.Max > 0 {
+			if err == nil && r.Phase == phaseTrial && r.Trial.Max > 0 && !r.Trial.Expired {
 				break
 			}
 			w.kept = ""
@@ -854,7 +861,14 @@ func (w *world) settle() {
 			}
 		}
 	}
+	if r, err := w.read(); w.badByHand && err == nil && (w.bad(r.Current) || r.Phase == phaseTrial && !w.natureOf(castName(r.Trial.Fallback)).healthy()) {
+		return // the operator's choice never runs for long enough to be left for another
+	}
 	w.fail("L1", "does not settle")
+}
+
+func (w *world) bad(e *entry) bool {
+	return e != nil && !w.natureOf(castName(e.SHA256)).healthy()
 }
 
 // spoiledAll reports whether a deleted program has no whole copy left to put back.
