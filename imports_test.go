@@ -35,7 +35,7 @@ var edges = map[string]struct {
 	".":        {},
 	"checksum": {},
 	"selfupdate": {
-		own:     []string{"checksum"},
+		own:     []string{"checksum", "internal/shell"},
 		modules: []string{"golang.org/x/sys"},
 		// Its commit: rename the running .exe aside, hide it. It drags net/http in.
 		windows: []string{"github.com/minio/selfupdate"},
@@ -48,6 +48,7 @@ var edges = map[string]struct {
 		own:     []string{"selfupdate"},
 		modules: []string{"github.com/klauspost/compress"}, // zstd, which the standard library has not
 	},
+	"internal/shell":  {},
 	"internal/corpus": {}, // inputs for the fuzz targets: tests only
 	"internal/fetch": {
 		own:     []string{"checksum", "selfupdate"},
@@ -68,11 +69,11 @@ var edges = map[string]struct {
 		own: []string{"checksum", "selfupdate"},
 	},
 	"cmd/selfupdate": {
-		own:     []string{"cmd/internal/operate", "archive", "checksum", "selfupdate", "signature", "source/http", "source/github"},
+		own:     []string{"cmd/internal/operate", "internal/shell", "archive", "checksum", "selfupdate", "signature", "source/http", "source/github"},
 		modules: []string{"golang.org/x/term"}, // whether somebody watches the progress
 	},
 	"cmd/selfupdate-guard": { // runs before every start of a service: small, and up in milliseconds
-		own: []string{"cmd/internal/operate", "checksum", "selfupdate"},
+		own: []string{"cmd/internal/operate", "internal/shell", "checksum", "selfupdate"},
 	},
 	"systemd":          {}, // tests of the units only
 	"internal/hostile": {}, // tests only

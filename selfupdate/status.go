@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/metal-stack/selfreconcile/checksum"
+	"github.com/metal-stack/selfreconcile/internal/shell"
 )
 
 // Program is one that is or was at the target.
@@ -271,7 +272,7 @@ func (st Status) yaml(rc Reconcile) []byte {
 		line("  ", "deadline", tr.Deadline.String())
 		line("  ", "failures", strings.Join(tr.Failures, "; "))
 		line("  ", "expired", tr.Reason)
-		line("  ", "rollback", "selfupdate-guard rollback --target "+shellWord(st.Target)+" --from "+tr.Candidate.SHA256.String())
+		line("  ", "rollback", "selfupdate-guard rollback --target "+shell.Word(st.Target)+" --from "+tr.Candidate.SHA256.String())
 	}
 	if !rc.At.IsZero() {
 		line("", "lastreconcile", rc.At.UTC().Format(time.RFC3339))
@@ -292,7 +293,7 @@ func (st Status) yaml(rc Reconcile) []byte {
 		line("  ", "class", j.Class)
 		line("  ", "verdict", j.Verdict)
 		line("  ", "reason", j.Reason)
-		line("  ", "clear", "selfupdate-guard clear --target "+shellWord(st.Target)+" "+j.SHA256.String())
+		line("  ", "clear", "selfupdate-guard clear --target "+shell.Word(st.Target)+" "+j.SHA256.String())
 	}
 	for _, k := range slices.Sorted(maps.Keys(rc.Extra)) {
 		line("", quoteKey(k), rc.Extra[k])
@@ -304,14 +305,6 @@ func (st Status) yaml(rc Reconcile) []byte {
 func quote(s string) string {
 	b, _ := json.Marshal(strings.ToValidUTF8(s, "?")) // a valid string always encodes
 	return string(b)
-}
-
-// shellWord returns s as one word of a shell.
-func shellWord(s string) string {
-	if strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+:@%,=") == "" {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 func quoteKey(k string) string {

@@ -17,6 +17,7 @@ import (
 	"unicode"
 
 	"github.com/metal-stack/selfreconcile/cmd/internal/operate"
+	"github.com/metal-stack/selfreconcile/internal/shell"
 	"github.com/metal-stack/selfreconcile/selfupdate"
 )
 
@@ -230,7 +231,7 @@ func (e *env) report(command string, err error) int {
 func (e *env) advice(err error) string {
 	switch {
 	case errors.Is(err, selfupdate.ErrExpired):
-		return "see selfupdate-guard status --target " + quote(e.target)
+		return "see selfupdate-guard status --target " + shell.Word(e.target)
 	case errors.Is(err, selfupdate.ErrNoPrevious):
 		if _, err := os.Lstat(e.target); errors.Is(err, fs.ErrNotExist) {
 			return "no file is at " + e.target + " either: check --target, or install a version with selfupdate apply --create"
@@ -280,17 +281,6 @@ func printable(s string) string {
 		}
 		return '?'
 	}, s)
-}
-
-// quote returns s as one word of a shell.
-func quote(s string) string {
-	special := strings.ContainsFunc(s, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+:@%,=", r))
-	})
-	if s != "" && !special {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // short is a duration for people.

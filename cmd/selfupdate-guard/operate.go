@@ -8,6 +8,7 @@ import (
 
 	"github.com/metal-stack/selfreconcile/checksum"
 	"github.com/metal-stack/selfreconcile/cmd/internal/operate"
+	"github.com/metal-stack/selfreconcile/internal/shell"
 	"github.com/metal-stack/selfreconcile/selfupdate"
 )
 
@@ -125,7 +126,7 @@ func nothingThere(st selfupdate.Status) string {
 }
 
 func (e *env) clearing(d checksum.Digest) string {
-	return "selfupdate-guard clear --target " + quote(e.target) + " " + d.String()
+	return "selfupdate-guard clear --target " + shell.Word(e.target) + " " + d.String()
 }
 
 func (e *env) clearCommand() *command {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/metal-stack/selfreconcile/internal/shell"
 	"github.com/metal-stack/selfreconcile/selfupdate"
 )
 
@@ -63,7 +64,7 @@ func (x *explanation) do(command, why string) {
 
 func (x *explanation) guard(args, why string) {
 	name, flags, _ := strings.Cut(args, " ")
-	x.do(strings.TrimSpace("selfupdate-guard "+name+" --target "+quote(x.target)+" "+flags), why)
+	x.do(strings.TrimSpace("selfupdate-guard "+name+" --target "+shell.Word(x.target)+" "+flags), why)
 }
 
 // service is the command of systemctl for the unit, or plain words.
@@ -72,7 +73,7 @@ func (x *explanation) service(verb, why string) {
 		fmt.Fprintf(x, "%-12s%s its service   # %s\n", "", verb, why)
 		return
 	}
-	x.do("systemctl "+verb+" "+quote(x.unit), why)
+	x.do("systemctl "+verb+" "+shell.Word(x.unit), why)
 }
 
 func (x *explanation) restart(why string) { x.service("restart", why) }
@@ -81,7 +82,7 @@ func (x *explanation) restart(why string) { x.service("restart", why) }
 func (x *explanation) rollback(left selfupdate.Program, why string) {
 	args := "rollback --from " + left.SHA256.String()
 	if x.unit != "" {
-		args += " --restart-unit " + quote(x.unit)
+		args += " --restart-unit " + shell.Word(x.unit)
 	}
 	x.guard(args, why)
 }
@@ -150,7 +151,7 @@ func (x *explanation) look() string {
 	if x.unit == "" {
 		return "systemctl status its service"
 	}
-	return "systemctl status " + quote(x.unit)
+	return "systemctl status " + shell.Word(x.unit)
 }
 
 func (x *explanation) program(key string, p *selfupdate.Program) {

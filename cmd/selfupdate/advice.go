@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/metal-stack/selfreconcile/internal/shell"
 	"github.com/metal-stack/selfreconcile/selfupdate"
 )
 
@@ -49,9 +50,9 @@ func (a advice) about(err error, e *env) string {
 	case is(selfupdate.ErrNoTarget):
 		return e.noTargetAdvice()
 	case is(selfupdate.ErrOnTrial):
-		return "wait until that one has confirmed itself, or decide: selfupdate status --target " + quote(e.target) + " says how"
+		return "wait until that one has confirmed itself, or decide: selfupdate status --target " + shell.Word(e.target) + " says how"
 	case is(selfupdate.ErrExpired):
-		return "too late: restart the service, and the program before comes back; see selfupdate status --target " + quote(e.target)
+		return "too late: restart the service, and the program before comes back; see selfupdate status --target " + shell.Word(e.target)
 	case is(selfupdate.ErrRecordFormat):
 		return "use a newer selfupdate, or go back by hand (docs/operations.md)"
 	case is(selfupdate.ErrSignature): // another may be missing besides
@@ -85,18 +86,18 @@ func (e *env) noTargetAdvice() string {
 func (e *env) clearAdvice(err error) string {
 	st, serr := selfupdate.ReadStatus(e.target, nil)
 	if serr != nil {
-		return "see selfupdate status --target " + quote(e.target)
+		return "see selfupdate status --target " + shell.Word(e.target)
 	}
 	for _, r := range st.Rejected {
 		if strings.Contains(err.Error(), r.SHA256.String()) || len(st.Rejected) == 1 {
 			return "to allow it again: " + e.clearCommand(r)
 		}
 	}
-	return "see selfupdate status --target " + quote(e.target)
+	return "see selfupdate status --target " + shell.Word(e.target)
 }
 
 func (e *env) clearCommand(r selfupdate.Rejection) string {
-	return "selfupdate clear --target " + quote(e.target) + " " + r.SHA256.String()
+	return "selfupdate clear --target " + shell.Word(e.target) + " " + r.SHA256.String()
 }
 
 func privileges(target string) string {
@@ -107,18 +108,4 @@ func privileges(target string) string {
 		return "run it as administrator, or as the owner of " + filepath.Dir(target)
 	}
 	return "run it with sudo, or as the owner of " + filepath.Dir(target)
-}
-
-// quote returns s as one word of a shell.
-func quote(s string) string {
-	plain := !strings.ContainsFunc(s, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(`/._-+:@%,=\`, r) || r > 0x7f)
-	})
-	switch {
-	case s != "" && plain && (runtime.GOOS == "windows" || !strings.Contains(s, `\`)):
-		return s
-	case runtime.GOOS == "windows":
-		return `"` + s + `"`
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

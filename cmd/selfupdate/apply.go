@@ -11,6 +11,7 @@ import (
 
 	"github.com/metal-stack/selfreconcile/archive"
 	"github.com/metal-stack/selfreconcile/checksum"
+	"github.com/metal-stack/selfreconcile/internal/shell"
 	"github.com/metal-stack/selfreconcile/selfupdate"
 	httpsource "github.com/metal-stack/selfreconcile/source/http"
 )
@@ -325,7 +326,7 @@ func (a *applyFlags) text(e *env, res selfupdate.Result) string {
 	}
 	fmt.Fprintf(&b, "\ntrust: %s", res.Policy)
 	if st, err := selfupdate.ReadStatus(e.target, nil); err != nil || st.Trial != nil || len(st.Previous) > 0 {
-		fmt.Fprintf(&b, "; to go back: selfupdate rollback --target %s", quote(e.target))
+		fmt.Fprintf(&b, "; to go back: selfupdate rollback --target %s", shell.Word(e.target))
 	}
 	b.WriteByte('\n')
 	switch {
@@ -344,7 +345,7 @@ func (a *applyFlags) text(e *env, res selfupdate.Result) string {
 func (a *applyFlags) trialText(e *env) string {
 	who := "it must confirm itself"
 	if a.outside {
-		who = "it must be confirmed (selfupdate confirm --target " + quote(e.target) + ")"
+		who = "it must be confirmed (selfupdate confirm --target " + shell.Word(e.target) + ")"
 	}
 	s := fmt.Sprintf("on trial: restart the service; %s within %s of a start, in at most %d starts, or the program before comes back\n", who, short(a.deadline), a.starts)
 	if st, err := selfupdate.ReadStatus(e.target, nil); err == nil {

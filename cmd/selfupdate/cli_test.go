@@ -207,21 +207,6 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-func TestQuote(t *testing.T) {
-	for s, want := range map[string]string{
-		"/usr/local/bin/app": "/usr/local/bin/app",
-		"my app":             "'my app'",
-		"it's":               `'it'\''s'`,
-		"a;b":                "'a;b'",
-		"":                   "''",
-		"$HOME":              "'$HOME'",
-	} {
-		if filepath.Separator == '/' {
-			assert.Equal(t, want, quote(s))
-		}
-	}
-}
-
 func TestProgramName(t *testing.T) {
 	p := "-linux-amd64"
 	if h := selfupdate.Host(); h.OS != "linux" || h.Arch != "amd64" {

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"unicode"
 
+	"github.com/metal-stack/selfreconcile/internal/shell"
 	"github.com/metal-stack/selfreconcile/selfupdate"
 )
 
@@ -114,7 +115,7 @@ func (e *env) next(err error, f failure) string {
 	case f.Class == classNames[exitUsage]:
 		return "see " + e.name() + " --help"
 	case errors.As(err, &output) && e.changes:
-		return "only this report failed; what was done shows selfupdate status --target " + quote(e.target)
+		return "only this report failed; what was done shows selfupdate status --target " + shell.Word(e.target)
 	}
 	return sentence(e.stateText(f.State), f.Advice)
 }

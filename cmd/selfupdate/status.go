@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/metal-stack/selfreconcile/cmd/internal/operate"
+	"github.com/metal-stack/selfreconcile/internal/shell"
 	"github.com/metal-stack/selfreconcile/selfupdate"
 )
 
@@ -84,7 +85,7 @@ func (e *env) statusText(st selfupdate.Status) string {
 	}
 	e.rollbackRows(&t, st)
 	if tr := st.Trial; tr != nil && tr.Left > 0 && tr.AtTarget && !tr.Expired {
-		t.row("keep", "when it works: selfupdate confirm --target "+quote(e.target)+" --from "+tr.Candidate.SHA256.String())
+		t.row("keep", "when it works: selfupdate confirm --target "+shell.Word(e.target)+" --from "+tr.Candidate.SHA256.String())
 	}
 	if s := st.Spare; s != nil {
 		t.row("kept", program(s.Version, s.SHA256.String()), "it was on trial; an update to it needs no download")
@@ -154,7 +155,7 @@ func (e *env) rollbackRows(t *table, st selfupdate.Status) {
 		t.row("rollback", "nothing to go back to")
 		return
 	}
-	command := "selfupdate rollback --target " + quote(e.target)
+	command := "selfupdate rollback --target " + shell.Word(e.target)
 	if left := operate.Left(st); left != nil { // by the time that somebody types it, the trial may be over
 		command += " --from " + left.SHA256.String()
 	}
