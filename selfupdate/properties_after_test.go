@@ -44,7 +44,7 @@ var (
 
 // TestPropertiesAfter goes through what TestProperties meets by luck only: every
 // operation stopped at every point, on a disk that is full before or after, and then
-// somebody's hands, once or twice. One in 1000 in the short form, one in 10 in the long
+// somebody's hands, once or twice. One in 1000 in the short form, one in 20 in the long
 // one (others each time), and a twentieth of that with two.
 func TestPropertiesAfter(t *testing.T) {
 	salt := int64(0)
@@ -87,7 +87,7 @@ func afterEach(t *testing.T, salt int64, before []step, do step, helper bool, di
 				s.fault, s.seed, s.at = stop.fault, stop.seed, at
 				every := uint64(1000)
 				if long() {
-					every = 10
+					every = 20
 				}
 				if len(then) > 1 {
 					every *= 20

@@ -913,6 +913,8 @@ func TestPropertiesSeeds(t *testing.T) {
 			{do: "start", n: 8}, {do: "apply by hand", n: 13}, {do: "spoil record", n: 1, seed: 1522}, {do: "apply by hand", n: 9},
 			{do: "disk", n: 10}, {do: "start", n: 13},
 		}},
+		{natures: [castPrograms]nature{good, good, sick, good, good}, helper: true, timer: true, steps: append(slices.Clone(failing), // a power cut takes a trial back to the way back before it
+			step{do: "start"}, step{do: "apply by hand", n: 1, fault: "kill", at: 28}, step{do: "disk"}, step{do: "reboot"}, step{do: "delete"})},
 		{natures: [castPrograms]nature{needsAPI, good, mute, sick, good}, steps: []step{ // the same of one that is never well
 			{do: "start", n: 4}, {do: "apply by hand", n: 3}, {do: "confirm", n: 4, fault: "power", at: 10, seed: 1}, {do: "spoil record", n: 9, seed: 30},
 			{do: "start", n: 3}, {do: "apply", n: 4}, {do: "mv rollback", n: 2},

@@ -140,6 +140,8 @@ type world struct {
 	failed    map[string]bool // left for a failure and not allowed again since
 	retried   map[string]int  // trials of a program that had failed before
 	trials    map[string]bool // that were seen, by ID
+	records   map[string]bool // that were seen
+	cut       bool            // the power was, in this action
 	well      map[string]bool // the program that came back confirmed since that one failed
 	kept      string          // what a Confirm that returned nil was for, until somebody acts
 	starts    int             // of the candidate of trial
@@ -169,7 +171,7 @@ func newWorld(t tester, dir string, natures [castPrograms]nature, helper, timer 
 		clock:     &clock{mono: time.Hour, boot: "boot0", wall: time.Unix(1e9, 0)},
 		downloads: map[string]int{}, desired: "p0",
 		confirmed: map[string]bool{"p0": true}, failed: map[string]bool{}, retried: map[string]int{},
-		trials: map[string]bool{}, well: map[string]bool{}, spoiled: map[string]bool{}, gave: map[string]bool{},
+		trials: map[string]bool{}, records: map[string]bool{}, well: map[string]bool{}, spoiled: map[string]bool{}, gave: map[string]bool{},
 	}
 	for i := range castForeign {
 		w.confirmed[fmt.Sprintf("f%d", i)] = true // the operator's choice
@@ -381,7 +383,7 @@ func (w *world) possible() []string {
 
 // act does one step, faults included. It reports whether a fault happened.
 func (w *world) act(s step) (faulted bool) {
-	w.hand = false
+	w.hand, w.cut = false, false
 	w.armed, w.dead, w.room = s.at, false, 0
 	if s.fault == "" {
 		w.armed = 0
@@ -797,6 +799,7 @@ func (w *world) survivors(seed uint64) []bool {
 // powerCut is the end of this boot and the beginning of the next.
 func (w *world) powerCut(seed uint64) {
 	w.boots++
+	w.cut = true
 	dir := fmt.Sprintf("%s.%d", strings.SplitN(w.dir, ".", 2)[0], w.boots)
 	require.NoError(w.t, os.Mkdir(dir, 0o755))
 	w.lossy.after(w.t, dir, w.survivors(seed))
